@@ -189,7 +189,18 @@ pub(crate) fn enabled(level: i32, component: Component) -> bool {
     level <= LEVELS[component as usize].load(Ordering::Relaxed)
 }
 
-/// Writes one line to the log. `text` is only formatted if the line is written.
+/// Writes one line to the log: level, component, subject, and the text with its arguments, which is
+/// formatted only if the line is written. It is a macro because a `format_args!` with arguments
+/// cannot be kept in a variable before Rust 1.89.
+macro_rules! at {
+    ($level:ident, $component:ident, $subject:expr, $($text:tt)+) => {{
+        use $crate::engine::base::log;
+        log::write(log::$level, log::Component::$component, $subject, format_args!($($text)+))
+    }};
+}
+pub(crate) use at;
+
+/// The same, where level or component is a value.
 #[inline]
 #[track_caller]
 pub(crate) fn write(

@@ -6,7 +6,7 @@
 //!   is recorded has no fast path, so a fast path has no check for it.
 
 use crate::engine::base::lasting::lasting;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::probe::{constant, field, probe, register};
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -35,7 +35,7 @@ lasting! {
 /// Begins to record if the environment asks for it. Before the first worker or hub.
 pub(crate) fn start() {
     if let Some(failed) = runtime::with_signals_blocked(trace::start_from_environment) {
-        log::write(log::ERROR, Component::Trace, &(), format_args!("{failed}"));
+        log::at!(ERROR, Trace, &(), "{failed}");
     }
 }
 

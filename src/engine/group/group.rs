@@ -6,7 +6,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::worker::deferred;
@@ -105,7 +105,7 @@ impl Group {
         let (turn, subsets) = (Mutex::default(), Mutex::default());
         let meter = Meter::new(&service.user.context, rank, ranks.len() as u32);
         let group = Group { service, id, ranks, rank, collective_timeout_ns, meter, turn, subsets };
-        log::write(log::DEBUG, Component::Group, &group, format_args!("created"));
+        log::at!(DEBUG, Group, &group, "created");
         Arc::new(group)
     }
 
@@ -249,7 +249,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if self.service.user.check_fork().is_ok() {
-            log::write(log::DEBUG, Component::Group, self, format_args!("destroyed"));
+            log::at!(DEBUG, Group, self, "destroyed");
             self.meter.end();
             self.service.leave_group(self.id, self.turn.get_mut().number());
         }

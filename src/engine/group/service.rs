@@ -356,11 +356,13 @@ impl Service {
             }
         };
         let Failure { status, blamed, .. } = failure;
-        let text = format_args!(
+        log::at!(
+            INFO,
+            Group,
+            self,
             "the collectives of group {:08x} have failed: {status}, because of job rank {blamed}",
             group as u32
         );
-        log::write(log::INFO, Component::Group, self, text);
         self.tell();
         if let Some(ranks) = ranks {
             self.spread(group, failure, &ranks);

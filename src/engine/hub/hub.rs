@@ -46,7 +46,7 @@
 //! envelopes stay until their lease ends, and so does the hub's memory.
 
 use crate::engine::base::cache_line::CacheLine;
-use crate::engine::base::log::{self, Component, Subject};
+use crate::engine::base::log::{self, Subject};
 use crate::engine::base::open_metrics::Serial;
 use crate::engine::base::spin_lock::SpinLockGuard;
 use crate::engine::base::status::{Error, Result, Status};
@@ -184,8 +184,7 @@ impl Hub {
         if let Some(worker) = &hub.worker {
             worker.add_hub(&hub);
         }
-        let text = format_args!("created, envelopes of {size} bytes");
-        log::write(log::DEBUG, Component::Hub, &*hub, text);
+        log::at!(DEBUG, Hub, &*hub, "created, envelopes of {size} bytes");
         let watched: Weak<Hub> = Arc::downgrade(&hub);
         registry::watch(watched, Pulse::default());
         Ok(hub)
@@ -467,7 +466,7 @@ impl Hub {
             std::mem::forget(self);
             return;
         }
-        log::write(log::DEBUG, Component::Hub, &*self, format_args!("destroyed"));
+        log::at!(DEBUG, Hub, &*self, "destroyed");
         registry::forget(&*self);
         // Handles work that streams have finished by now, so that it does not keep the hub. Then
         // the hub ends here, and not on its own thread, perhaps during process exit.

@@ -5,7 +5,7 @@
 //! current context.
 
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::ucx::memory_type::{CUDA, CUDA_MANAGED, CUDA_PINNED, HOST};
 use crate::engine::ucx::runtime;
@@ -303,8 +303,7 @@ impl Gpu {
     /// For calls that destroy something, whose errors no caller can handle: they are logged.
     fn end(&self, call: impl FnOnce() -> std::result::Result<(), Fault>) {
         if let Err(fault) = self.inside(call) {
-            let text = format_args!("device {}: {fault}", self.number);
-            log::write(log::WARN, Component::Cuda, &(), text);
+            log::at!(WARN, Cuda, &(), "device {}: {fault}", self.number);
         }
     }
 

@@ -4,7 +4,7 @@
 //! so any thread may call this.
 
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::os::own_memory;
 use crate::engine::os::process_identity::{first_number, Identity};
@@ -260,12 +260,14 @@ impl Drop for Memory {
             sys::ucp_mem_unmap(self.context.handle(), self.handle)
         });
         if status != sys::UCS_OK {
-            let text = format_args!(
+            log::at!(
+                WARN,
+                Memory,
+                &(),
                 "UCX could not release {} bytes of registered memory: {}",
                 self.length,
                 Status(status.into())
             );
-            log::write(log::WARN, Component::Memory, &(), text);
         }
     }
 }

@@ -10,7 +10,7 @@
 //! wait for it.
 
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::membarrier;
 use crate::engine::base::open_metrics::Serial;
 use crate::engine::base::spin_lock::SpinLock;
@@ -179,7 +179,7 @@ impl Window {
             let watched: Weak<Window> = Arc::downgrade(&window);
             registry::watch(watched, Pulse::default());
             let how = if window.is_mapped { "all memory is mapped" } else { "not all is mapped" };
-            log::write(log::DEBUG, Component::Window, &*window, format_args!("created, {how}"));
+            log::at!(DEBUG, Window, &*window, "created, {how}");
             window
         })
     }

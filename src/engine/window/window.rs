@@ -16,7 +16,7 @@
 //! inside such a call writes this process's control words.
 
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log::{self, Component, Subject};
+use crate::engine::base::log::{self, Subject};
 use crate::engine::base::open_metrics::Serial;
 use crate::engine::base::spin_lock::SpinLock;
 use crate::engine::base::status::{Error, Result, Status};
@@ -454,7 +454,7 @@ impl Window {
         if self.group.service.user.check_fork().is_err() {
             return;
         }
-        log::write(log::DEBUG, Component::Window, self, format_args!("freed"));
+        log::at!(DEBUG, Window, self, "freed");
         registry::forget(self);
         self.closed.store(true, Ordering::Release);
         let windows = self.group.service.windows();

@@ -94,8 +94,7 @@ impl Worker {
                 {
                     self.push_event(Event::Refused(endpoint, theirs));
                 } else {
-                    let text = format_args!("a peer {}", other_version(theirs));
-                    log::write(log::WARN, Component::Worker, self, text);
+                    log::at!(WARN, Worker, self, "a peer {}", other_version(theirs));
                 }
                 return;
             }

@@ -5,7 +5,7 @@
 //! sequence number, and its cost.
 
 use crate::engine::base::callback_frame::CallOut;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log::{self, Component, Subject};
 use crate::engine::base::status::Status;
 use crate::engine::core::channel::dispatch::complain;
 use crate::engine::core::channel::message::{Form, Inbound, Message, Sort};
@@ -423,11 +423,9 @@ impl Worker {
     fn unhandled(&self, slot: &Slot) {
         self.stats.am_unhandled.add(1);
         let id = slot.inbound().id;
-        let text = format_args!("an active message has no handler: id {id}");
-        match self.last_endpoint(slot.inbound().connection) {
-            Some(endpoint) => log::write(log::INFO, Component::Am, endpoint, text),
-            None => log::write(log::INFO, Component::Am, self, text),
-        }
+        let endpoint = self.last_endpoint(slot.inbound().connection);
+        let subject: &dyn Subject = endpoint.map_or(self, |endpoint| endpoint);
+        log::at!(INFO, Am, subject, "an active message has no handler: id {id}");
         self.message_gone(slot);
     }
 
@@ -490,8 +488,7 @@ impl Endpoint {
         if !self.takes_operations() {
             return;
         }
-        let text = format_args!("the peer {why}: the connection is closed");
-        log::write(log::ERROR, Component::Endpoint, self, text);
+        log::at!(ERROR, Endpoint, self, "the peer {why}: the connection is closed");
         self.fail(Status::IO_ERROR);
     }
 }

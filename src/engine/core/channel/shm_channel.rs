@@ -43,6 +43,7 @@ use crate::engine::wire::credit;
 use crate::engine::wire::header::{self, Kind};
 use crate::sys;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 /// Messages received on a connection before it gets a box.
@@ -83,24 +84,31 @@ struct Outbound {
 /// The state of an endpoint.
 #[derive(Default)]
 pub(crate) struct FastBox {
-    /// Null while no box may be filled.
-    open: Cell<*const Outbound>,
+    /// None while no box may be filled.
+    open: Cell<Option<NonNull<Outbound>>>,
     /// All messages sent through UCX were delivered to their handlers.
     is_clear: Cell<bool>,
     /// The sequence number after the last one of these.
     behind: Cell<u16>,
     /// A box was offered to the peer, or will not be.
     settled: Cell<bool>,
-    /// Null if there is none, or no more. It belongs to the worker.
-    inbound: Cell<*const Inbound>,
+    /// It belongs to the worker.
+    inbound: Cell<Option<NonNull<Inbound>>>,
     outbound: OnceCell<Box<Outbound>>,
 }
 
 impl FastBox {
     #[inline(always)]
     fn inbound(&self) -> Option<&Inbound> {
-        // SAFETY: the worker keeps it until `shut_fast_box` has set this to null.
-        unsafe { self.inbound.get().as_ref() }
+        // SAFETY: the worker keeps it until `shut_fast_box` has set this to None.
+        self.inbound.get().map(|inbound| unsafe { inbound.as_ref() })
+    }
+
+    /// The peer's box, if it may be filled.
+    #[inline(always)]
+    fn outbound(&self) -> Option<&Outbound> {
+        // SAFETY: `open` is set to None before the box is freed.
+        self.open.get().map(|outbound| unsafe { outbound.as_ref() })
     }
 
     /// The contents of the offer of this side's box.
@@ -116,7 +124,7 @@ impl FastBox {
 
     /// For a dump: the directions in use.
     pub(crate) fn text(&self) -> &'static str {
-        match (!self.open.get().is_null(), self.inbound().is_some()) {
+        match (self.outbound().is_some(), self.inbound().is_some()) {
             (true, true) => ", short messages through fast boxes",
             (true, false) => ", short messages to it through a fast box",
             (false, true) => ", short messages from it through a fast box",
@@ -236,8 +244,7 @@ impl Endpoint {
     /// The peer's box, if a piece of `length` bytes may go into a place of it.
     #[inline(always)]
     fn writer_for(&self, ordered: bool, length: usize) -> Option<&Writer> {
-        // SAFETY: `open` is set to null before the box is freed.
-        let outbound = unsafe { self.fast_box.open.get().as_ref() }?;
+        let outbound = self.fast_box.outbound()?;
         let is_clear = || self.fast_box.is_clear.get() || self.has_become_clear();
         (length <= MOST && (!ordered || is_clear())).then_some(&outbound.writer)
     }
@@ -316,7 +323,7 @@ impl Endpoint {
         });
         match made {
             Ok(inbound) => {
-                self.fast_box.inbound.set(&raw const *inbound);
+                self.fast_box.inbound.set(Some(NonNull::from(&*inbound)));
                 self.worker.fast_boxes.made.borrow_mut().push(inbound);
                 self.worker.fast_boxes.add(self);
                 self.say(Kind::FastBox, 0, Part::Nothing);
@@ -327,8 +334,12 @@ impl Endpoint {
 
     #[cold]
     fn log_no_box(&self, level: i32, direction: &str, why: &str) {
-        let text = format_args!("no fast box for messages {direction} the peer: {why}");
-        log::write(level, Component::Endpoint, self, text);
+        log::write(
+            level,
+            Component::Endpoint,
+            self,
+            format_args!("no fast box for messages {direction} the peer: {why}"),
+        );
     }
 
     /// The peer has offered a box. After UCP's pass.
@@ -349,7 +360,7 @@ impl Endpoint {
                     .get_or_init(|| Box::new(Outbound { writer, _memory: memory }));
                 self.fast_box.is_clear.set(false);
                 self.fast_box.behind.set(self.credits.sequence.get() as u16);
-                self.fast_box.open.set(&raw const **outbound);
+                self.fast_box.open.set(Some(NonNull::from(&**outbound)));
             }
             Ok(_) => self.log_no_box(log::WARN, "to", "its memory has another size"),
             Err(error) => self.log_no_box(log::INFO, "to", error.message()),
@@ -359,12 +370,12 @@ impl Endpoint {
 
     /// Stops using both boxes. When nothing in flight refers to the endpoint.
     pub(crate) fn shut_fast_box(&self) {
-        self.fast_box.open.set(std::ptr::null());
+        self.fast_box.open.set(None);
         self.fast_box.settled.set(true);
         self.worker.fast_boxes.remove(self);
         if let Some(inbound) = self.fast_box.inbound() {
             inbound.is_left.set(true);
-            self.fast_box.inbound.set(std::ptr::null());
+            self.fast_box.inbound.set(None);
         }
     }
 }
@@ -452,8 +463,7 @@ impl Endpoint {
 
     #[inline(never)]
     fn empty(&self, reader: &Reader) -> u32 {
-        // SAFETY: `open` is set to null before the box is freed.
-        if let Some(outbound) = unsafe { self.fast_box.open.get().as_ref() } {
+        if let Some(outbound) = self.fast_box.outbound() {
             // The message will probably cause a reply.
             outbound.writer.prepare();
         }

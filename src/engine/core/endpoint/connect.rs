@@ -9,7 +9,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointParams, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{Hold, LifeEvent};
@@ -287,8 +287,7 @@ impl Endpoint {
                 params.field_mask |= u64::from(sys::UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR);
                 params.local_sockaddr = socket_address::as_ucs(from);
             }
-            let text = format_args!("attempt {} to connect", attempt.get());
-            log::write(log::DEBUG, Component::Endpoint, self, text);
+            log::at!(DEBUG, Endpoint, self, "attempt {} to connect", attempt.get());
             match self.create_in_ucp(&params) {
                 Ok(()) => break,
                 Err((status, reason)) => {
@@ -317,8 +316,7 @@ impl Endpoint {
             Status::INVALID_PARAM => Status::UNREACHABLE,
             status => status,
         };
-        let text = format_args!("no connection: {status} ({ucx})");
-        log::write(log::INFO, Component::Endpoint, self, text);
+        log::at!(INFO, Endpoint, self, "no connection: {status} ({ucx})");
         self.connect_deadline.set(0);
         self.abandon_in_ucp();
         if self.next_attempt().is_err() {

@@ -15,7 +15,7 @@
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::clock;
 use crate::engine::base::counters::Counter;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::split_counter::Removed;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::channel::reorder::Order;
@@ -494,7 +494,7 @@ impl Endpoint {
         if !self.peering.unclaimed.get() {
             self.worker.stats.endpoints.add(1);
         }
-        log::write(log::DEBUG, Component::Endpoint, self, format_args!("created"));
+        log::at!(DEBUG, Endpoint, self, "created");
     }
 
     /// The opposite of `register`, when nothing in flight refers to the endpoint any more.

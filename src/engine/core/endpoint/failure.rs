@@ -4,7 +4,7 @@
 //! UCP's error callback runs inside `ucp_worker_progress` and only records the event. The worker
 //! handles it after the pass.
 
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase};
 use crate::engine::core::endpoint::life::{LifeEvent, Peer};
@@ -103,7 +103,7 @@ impl Endpoint {
         if self.has_taken_leave() {
             return;
         }
-        log::write(log::INFO, Component::Endpoint, self, format_args!("lost the peer: {how}"));
+        log::at!(INFO, Endpoint, self, "lost the peer: {how}");
         self.empty_fast_box();
         // Visible at once: requests that complete in this same pass report the reason.
         self.on(LifeEvent::Fails(status));

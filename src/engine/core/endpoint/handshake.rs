@@ -141,12 +141,14 @@ impl Worker {
                     // The endpoint existed and has ended.
                     Ok(None) => return,
                     Err(error) => {
-                        let text = format_args!(
+                        return log::at!(
+                            INFO,
+                            Worker,
+                            self,
                             "no endpoint for process {}, which has connected: {}",
                             peer.identity.pid,
                             error.message()
                         );
-                        return log::write(log::INFO, Component::Worker, self, text);
                     }
                 }
             }
@@ -365,8 +367,7 @@ impl Endpoint {
     pub(crate) fn refused(&self, theirs: u8) {
         self.peering.other_version.store(theirs, Ordering::Relaxed);
         self.on(LifeEvent::IsRefused);
-        let text = format_args!("the peer {}", other_version(theirs));
-        log::write(log::WARN, Component::Endpoint, self, text);
+        log::at!(WARN, Endpoint, self, "the peer {}", other_version(theirs));
         self.fail(Status::UNSUPPORTED);
     }
 

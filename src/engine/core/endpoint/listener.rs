@@ -19,7 +19,7 @@
 
 use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::connect::usable;
 use crate::engine::core::endpoint::listener_sockets::{self, Sockets, Unaccepted};
@@ -237,7 +237,7 @@ impl Listener {
         };
         listener.address.get_or_init(|| bound);
         listener.sockets.get_or_init(|| Sockets::new(bound, older));
-        log::write(log::DEBUG, Component::Listener, &*listener, format_args!("created"));
+        log::at!(DEBUG, Listener, &*listener, "created");
         Ok(listener)
     }
 
@@ -257,7 +257,7 @@ impl Listener {
         if self.has_ended() {
             return;
         }
-        log::write(log::DEBUG, Component::Listener, self, format_args!("destroyed"));
+        log::at!(DEBUG, Listener, self, "destroyed");
         let idle = self.unanswered.borrow().is_empty() && self.refused.borrow().is_empty();
         self.bar();
         // No client is connected and none can connect: this is the first quiet check, and one more
@@ -509,8 +509,7 @@ impl ConnRequest {
             // not answered.
             let status = Status(unsafe { sys::ucp_listener_reject(listener, ucp) }.into());
             if status != Status::OK {
-                let text = format_args!("a rejection could not be sent: {status}");
-                log::write(log::INFO, Component::Listener, &*self.listener, text);
+                log::at!(INFO, Listener, &*self.listener, "a rejection was not sent: {status}");
             }
         }
     }
@@ -528,7 +527,7 @@ impl Worker {
         if listener.has_ended() {
             return;
         }
-        log::write(log::DEBUG, Component::Listener, &*request, format_args!("wants to connect"));
+        log::at!(DEBUG, Listener, &*request, "wants to connect");
         match &listener.on_connect {
             OnConnect::Callback(callback, arg) => {
                 listener.running.fetch_add(1, Ordering::AcqRel);

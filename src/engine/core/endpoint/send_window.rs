@@ -383,7 +383,7 @@ impl Endpoint {
             (false, true) => "the send window is full",
             (false, false) => "no credit, the peer keeps active messages or fetches",
         };
-        log::write(log::DEBUG, Component::Endpoint, self, format_args!("sends wait: {why}"));
+        log::at!(DEBUG, Endpoint, self, "sends wait: {why}");
     }
 
     /// Moves messages on for which there is credit now.

@@ -6,7 +6,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::core::monitor::registry::Registry;
 use crate::engine::core::monitor::service::{Offer, Service};
 use crate::engine::core::monitor::text_server::{Answer, TextServer};
@@ -59,8 +59,7 @@ impl MetricsServer {
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         if let Some(bound) = socket.local_addr()?.as_socket() {
-            let text = format_args!("metrics at http://{bound}/metrics");
-            log::write(log::INFO, Component::Monitor, &(), text);
+            log::at!(INFO, Monitor, &(), "metrics at http://{bound}/metrics");
         }
         Ok(MetricsServer(TextServer::new(socket, true)?))
     }
@@ -138,8 +137,7 @@ impl MetricsFile {
     fn write(&mut self, registry: &Registry) {
         let result = replace(&self.path, registry.measure_all().text().as_bytes());
         if let (Err(error), false) = (&result, self.has_complained) {
-            let text = format!("no metrics in {}: {error}", self.path.display());
-            log::write(log::WARN, Component::Monitor, &(), format_args!("{}", text));
+            log::at!(WARN, Monitor, &(), "no metrics in {}: {error}", self.path.display());
         }
         self.has_complained |= result.is_err();
     }

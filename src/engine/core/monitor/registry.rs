@@ -3,7 +3,7 @@
 
 use crate::engine::base::clock;
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::open_metrics::Report;
 use crate::engine::base::status::Result;
 use crate::engine::core::monitor::metrics;
@@ -189,7 +189,7 @@ pub(crate) fn watch(object: Weak<dyn Watched>, pulse: Pulse) {
     }
     // Logged without a lock.
     for complaint in registry.start() {
-        log::write(log::WARN, Component::Monitor, &(), format_args!("{complaint}"));
+        log::at!(WARN, Monitor, &(), "{complaint}");
     }
 }
 

@@ -67,7 +67,11 @@ impl Worker {
         // SAFETY: the worker keeps the endpoint alive while something in flight refers to it.
         let endpoint = unsafe { slot.endpoint.get().as_ref() };
         let subject: &dyn Subject = endpoint.map_or(self, |endpoint| endpoint);
-        let text = format_args!("{} {}: {status}", kind.describe(), slot.sequence.get());
-        log::write(log::DEBUG, component, subject, text);
+        log::write(
+            log::DEBUG,
+            component,
+            subject,
+            format_args!("{} {}: {status}", kind.describe(), slot.sequence.get()),
+        );
     }
 }

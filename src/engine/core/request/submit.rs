@@ -111,8 +111,12 @@ impl Endpoint {
         } else if !(self.worker.operations.of(kind).may_wait)(self) {
             self.check_open()?;
         }
-        let text = format_args!("{} of {} bytes waits", kind.describe(), need.length());
-        log::write(log::TRACE, kind.component(), self, text);
+        log::write(
+            log::TRACE,
+            kind.component(),
+            self,
+            format_args!("{} of {} bytes waits", kind.describe(), need.length()),
+        );
         Ok(self.queue_described(kind, need.length(), params, out, describe))
     }
 }

@@ -3,7 +3,7 @@
 use crate::engine::base::backoff::BackOff;
 use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::clock;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::remote_free_list::RemoteFreeList;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::Handlers;
@@ -207,12 +207,14 @@ impl SharedWorker {
         let inside = worker.enter_any();
         let ready = inside.register_handlers().and_then(|()| inside.learn_max_am_header());
         drop(inside);
-        let text = format_args!(
+        log::at!(
+            DEBUG,
+            Worker,
+            &*worker,
             "created, UCX {}, thread mode {:?}",
             runtime::ucx_release(),
             params.thread_mode
         );
-        log::write(log::DEBUG, Component::Worker, &*worker, text);
         if let Err(error) = ready {
             worker.shut_down();
             return Err(error);

@@ -53,14 +53,13 @@ impl Endpoint {
     pub(crate) fn log_transports(&self) {
         // The peer may answer several times.
         if log::enabled(log::DEBUG, Component::Endpoint) && !self.log_has_it.replace(true) {
-            let text = format_args!("connected over {}", self.transports_inside());
-            log::write(log::DEBUG, Component::Endpoint, self, text);
+            log::at!(DEBUG, Endpoint, self, "connected over {}", self.transports_inside());
         }
     }
 
     pub(crate) fn log_end(&self, status: Status) {
         if status == Status::OK {
-            return log::write(log::DEBUG, Component::Endpoint, self, format_args!("closed"));
+            return log::at!(DEBUG, Endpoint, self, "closed");
         }
         let level = if self.life().has_heard_bye() { log::DEBUG } else { log::INFO };
         log::write(level, Component::Endpoint, self, format_args!("ended: {status}"));

@@ -358,8 +358,7 @@ impl SharedWorker {
             // SAFETY: the user's function and argument.
             unsafe { function.call_out((arg,)) };
         }
-        let text = format_args!("{mode:?} progress thread {} runs", thread.kernel_id());
-        log::write(log::DEBUG, Component::Worker, &*self, text);
+        log::at!(DEBUG, Worker, &*self, "{mode:?} progress thread {} runs", thread.kernel_id());
         let mut lists = Lists::default();
         let mut idle = Idle { mode, spin_ns: self.spin_ns, rounds: 0, since: 0 };
         while !thread.stop.load(Ordering::Acquire) {
@@ -383,7 +382,7 @@ impl SharedWorker {
         }
         guarded(|| self.last_round(&mut lists));
         deferred_end::hand_over_doomed();
-        log::write(log::DEBUG, Component::Worker, &*self, format_args!("progress thread ended"));
+        log::at!(DEBUG, Worker, &*self, "progress thread ended");
     }
 
     /// Does all available work once. Returns how much there was.

@@ -6,7 +6,7 @@
 //! the progress thread, and then enters the gate.
 
 use crate::engine::base::clock;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::Status;
 use crate::engine::core::endpoint::close::FLUSH_PATIENCE_NS;
 use crate::engine::core::endpoint::endpoint::{Phase, SharedEndpoint};
@@ -142,7 +142,7 @@ impl SharedWorker {
             own.give_back();
         }
         drop(inside);
-        log::write(log::DEBUG, Component::Worker, &**self, format_args!("destroyed"));
+        log::at!(DEBUG, Worker, &**self, "destroyed");
         log::flush_repeats();
         self.tell_others();
         trace::worker_has_ended();

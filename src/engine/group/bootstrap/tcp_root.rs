@@ -6,7 +6,7 @@
 #![deny(unsafe_code)]
 
 use crate::engine::base::clock;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::group::bootstrap::bootstrap::Bootstrap;
 use crate::engine::group::bootstrap::tcp_connection::{self as link, Link, Payload};
@@ -112,8 +112,7 @@ impl<'a> Gathering<'a> {
     }
 
     fn refuse(&mut self, why: String) {
-        let text = format_args!("rank 0 refused a connection: {why}");
-        log::write(log::INFO, Component::Group, &(), text);
+        log::at!(INFO, Group, &(), "rank 0 refused a connection: {why}");
         self.refused = Some(why);
     }
 

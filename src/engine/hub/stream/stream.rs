@@ -20,7 +20,7 @@
 //! arrived, the link or the endpoint is gone.
 
 use crate::engine::base::lockdep::Mutex;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::hub::envelope::Lease;
@@ -430,8 +430,7 @@ impl HubStream {
 
     /// The endpoint accepts nothing: it is about to end.
     pub(crate) fn endpoint_failed(&self, work: &mut Work, error: &Error) {
-        let text = format_args!("stream {}: {}", self.id, error.status());
-        log::write(log::INFO, Component::Hub, &*self.endpoint, text);
+        log::at!(INFO, Hub, &*self.endpoint, "stream {}: {}", self.id, error.status());
         self.lost(work);
     }
 
@@ -454,8 +453,7 @@ impl HubStream {
     }
 
     pub(crate) fn complain(&self, why: &str) {
-        let text = format_args!("stream {}: {why}; the stream has ended", self.id);
-        log::write(log::ERROR, Component::Hub, &*self.endpoint, text);
+        log::at!(ERROR, Hub, &*self.endpoint, "stream {}: {why}; the stream has ended", self.id);
     }
 
     /// Notifies the other end that this end no longer sends or receives.

@@ -8,7 +8,7 @@
 //! overtake a long one that is still being pulled. Until then a message holds its credit.
 
 use crate::engine::base::callback_frame::CallOut;
-use crate::engine::base::log::{self, Component};
+use crate::engine::base::log;
 use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::channel::handler_table::Handler;
 use crate::engine::core::channel::message::{Form, Inbound, Sort};
@@ -215,8 +215,13 @@ impl Worker {
         let inbound = slot.inbound();
         let Some(handler) = self.multi_handlers().find(inbound.id) else {
             self.stats.am_unhandled.add(1);
-            let text = format_args!("a multi-buffer message has no handler: id {}", inbound.id);
-            log::write(log::INFO, Component::Am, &**endpoint, text);
+            log::at!(
+                INFO,
+                Am,
+                &**endpoint,
+                "a multi-buffer message has no handler: id {}",
+                inbound.id
+            );
             return self.message_gone(slot);
         };
         let replies = inbound.flags & header::flag::REPLY != 0;

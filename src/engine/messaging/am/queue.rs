@@ -379,8 +379,7 @@ impl Worker {
         let handler = envelope.callback.map(|name| self.queue_handlers().find(&name));
         if let (Some(name), Some(None)) = (envelope.callback, &handler) {
             self.stats.am_unhandled.add(1);
-            let text = format_args!("a message has no handler: {name}");
-            log::write(log::INFO, Component::Am, self, text);
+            log::at!(INFO, Am, self, "a message has no handler: {name}");
             return dropped(sys::UCS_ERR_NO_ELEM);
         }
         if envelope.user_header.len() > u16::MAX.into() {
