@@ -490,14 +490,15 @@ static void leave_behind(void) {
   garbage_forget();
 }
 
-static void episode(const pair_t *pair, ucxx_address_t *address) {
+static void episode(const pair_t *pair, ucxx_address_t *address, int is_first) {
   static const unsigned rates[] = {2, 5, 15, 40};
   if (lefts == MOST_LEFT) leave_behind();
   struct left *mine = &left[lefts++];
   ucxx_endpoint_t *endpoint = NULL;
   ucxx_op_params_t reply = UCXX_OP_PARAMS_INIT;
   reply.flags = UCXX_FLAG_AM_REPLY;
-  garbage_begin(rates[draw() % 4]);
+  /* Much of it at first, so that each process sends some. */
+  garbage_begin(rates[is_first ? 0 : draw() % 4]);
   /* Half of the connections are established before the garbage begins. */
   garbage.on = one_in(2);
   CHECK_OK(ucxx_endpoint_create(worker, address, NULL, &endpoint));
@@ -535,7 +536,7 @@ static void speak_garbage(const char *descriptor) {
   garbage.tag = TAG_GARBLED;
   garbage.records = 1;
   test_fill(data, sizeof data, garbage.state);
-  for (unsigned at = 0; at < episodes; at++) episode(&pair, address);
+  for (unsigned at = 0; at < episodes; at++) episode(&pair, address, at == 0);
   leave_behind();
   printf("%u messages, %u replayed, %u changed, of which %u have a sequence number, %u replaced "
          "by changed ones\n",
