@@ -400,16 +400,16 @@ impl Slot {
     /// Fills the caller's `recv_info`, which the caller must keep until now.
     #[inline]
     pub(crate) fn store_recv_info(&self) {
-        let info = self.recv_info.get();
+        self.tell_received(self.recv_info.get());
+    }
+
+    /// The same for an operation whose parameters the slot does not have.
+    #[inline(always)]
+    pub(crate) fn tell_received(&self, info: *mut RecvInfo) {
+        let (length, sender_tag) = (self.length.get(), self.tag.get());
         if !info.is_null() {
             // SAFETY: the caller keeps it valid until the operation completes, which is now.
-            unsafe {
-                info.write(RecvInfo {
-                    length: self.length.get(),
-                    sender_tag: self.tag.get(),
-                    reserved: [0; 2],
-                })
-            };
+            unsafe { info.write(RecvInfo { length, sender_tag, reserved: [0; 2] }) };
         }
     }
 

@@ -6,12 +6,13 @@ use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
-use crate::engine::core::request::request::Kind;
+use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::trace;
 use crate::engine::core::worker::inward::Guarded;
-use crate::engine::core::worker::worker::SharedWorker;
+use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::engine::messaging::tag::tag::{receive_by_ucp, send_by_ucp, Mode};
 use crate::engine::ucx::context::feature;
+use crate::sys;
 use std::ffi::c_void;
 
 impl SharedWorker {
@@ -86,7 +87,7 @@ impl FastPath<'_> {
         // SAFETY: a live worker, entered; the caller keeps the buffer, and the worker the slot.
         let posted = unsafe { receive_by_ucp(&worker, buffer, length, pattern, param) };
         if !Returned::is_pending(slot, posted) {
-            return worker.submitted_slow(slot, posted, None, params, out);
+            return worker.received_within(slot, posted, params, out);
         }
         worker.slab.take(slot);
         slot.begin_fast(params, out.is_wanted());
@@ -97,5 +98,27 @@ impl FastPath<'_> {
         worker.wake_sleeper();
         drop(worker);
         Ok(Submitted::Pending)
+    }
+}
+
+impl Worker {
+    /// The receive is not in flight. Usually its message had arrived before.
+    #[inline(never)]
+    fn received_within(
+        &self,
+        slot: &Slot,
+        posted: sys::ucs_status_ptr_t,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        if !Returned::is_early(slot) {
+            return self.submitted_slow(slot, posted, None, params, out);
+        }
+        // The slot is still a free one.
+        slot.tell_received(params.recv_info);
+        self.count_inline(Kind::TagRecv, slot.length.get(), None);
+        trace::completed_fast(slot, std::ptr::null());
+        out.store_null();
+        Ok(Submitted::Done)
     }
 }
