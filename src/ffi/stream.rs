@@ -1,9 +1,11 @@
 //! Stream transfer.
 
 use super::handle::{self, ucxx_endpoint_t, ucxx_request_t};
-use super::operation::{submit, ucxx_op_params_t};
+use super::operation::{plain, plainly, submit, ucxx_op_params_t};
 use super::status::ucxx_status_t;
 use super::tag::check_buffer;
+use crate::engine::core::endpoint::endpoint::SharedEndpoint;
+use crate::engine::core::request::inflight::Out;
 use std::ffi::c_void;
 
 /// Sends bytes after those that this endpoint has sent before. This is an operation.
@@ -38,6 +40,17 @@ pub unsafe extern "C" fn ucxx_stream_send(
 ) -> ucxx_status_t {
     // SAFETY: as for this function.
     unsafe {
+        if let (Some(plain), Some(to), 1.., false) = (
+            plain(params, length),
+            endpoint.cast::<SharedEndpoint>().as_ref(),
+            length,
+            buffer.is_null(),
+        ) {
+            if let Some(quick) = to.fast_for_stream() {
+                let out = Out::new(request.cast());
+                return plainly(quick.stream_send(to, buffer, length, plain, out));
+            }
+        }
         submit(params, request, |params, out| {
             let endpoint = handle::get(endpoint)?;
             check_buffer(buffer, length as u64, "buffer")?;

@@ -8,6 +8,7 @@ use crate::engine::base::status::{Error, Result, Status};
 use crate::engine::core::endpoint::admission::Need;
 use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::request::error_text::describe_bytes;
+use crate::engine::core::request::fast_path::FastPath;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, RecvInfo, Submitted};
 use crate::engine::core::request::operations::Operation;
@@ -15,7 +16,7 @@ use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::request::submit::Sending;
 use crate::engine::core::trace;
-use crate::engine::core::worker::inward::Gated;
+use crate::engine::core::worker::inward::{Gated, Guarded};
 use crate::engine::core::worker::protocol::{OfEndpoint, Protocol, Turn};
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::submission_ring::Queued;
@@ -161,6 +162,12 @@ impl Streams {
 }
 
 impl SharedEndpoint {
+    /// For plain sends. None: use the slow path.
+    #[inline(always)]
+    pub fn fast_for_stream(&self) -> Option<FastPath<'_>> {
+        self.fast_for(feature::STREAM)
+    }
+
     /// Sends `length` bytes.
     ///
     /// # Safety
@@ -225,6 +232,32 @@ impl SharedEndpoint {
             self.check_readable(params)?;
             inside.worker.need(feature::STREAM)?;
             Ok(inside.stream_recv_now(queued, params, out))
+        })
+    }
+}
+
+impl FastPath<'_> {
+    /// `Endpoint::stream_send` for plain parameters. `to` is the endpoint that this was made for,
+    /// and `length` is not 0.
+    ///
+    /// # Safety
+    /// As for that function.
+    #[inline(always)]
+    pub unsafe fn stream_send(
+        self,
+        to: &SharedEndpoint,
+        buffer: *const c_void,
+        length: usize,
+        params: &OpParams,
+        out: Out,
+    ) -> Result<Submitted> {
+        // SAFETY: `to` is the endpoint that this was made for, whose worker is entered.
+        let to = unsafe { to.inside() };
+        self.send(Kind::StreamSend, (length as u64, 0), to, params, out, |worker, slot| {
+            let param = worker.templates.send(slot, params.plain_index());
+            // SAFETY: an open endpoint, its worker entered; the caller keeps the buffer, and the
+            // worker the slot.
+            unsafe { sys::ucp_stream_send_nbx(to.ucp.get(), buffer, length, param) }
         })
     }
 }

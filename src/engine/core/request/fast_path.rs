@@ -74,9 +74,32 @@ impl SharedWorker {
         }
         (handled, complete)
     }
+
+    /// For plain operations that UCP itself has. None: use the slow path.
+    #[inline(always)]
+    pub(crate) fn fast_for(&self, feature: u64) -> Option<FastPath<'_>> {
+        if self.features & feature == 0 {
+            return None;
+        }
+        let worker = self.enter_fast()?;
+        worker.first_slot().map(|slot| FastPath { worker, slot })
+    }
 }
 
 impl SharedEndpoint {
+    /// As `Worker::fast_for`, for an endpoint that takes operations.
+    #[inline(always)]
+    pub(crate) fn fast_for(&self, feature: u64) -> Option<FastPath<'_>> {
+        if !self.is_open() {
+            return None;
+        }
+        let quick = self.worker().fast_for(feature)?;
+        // A send of a worker to itself completes other operations inside UCP's call, which may take
+        // slots. SAFETY: inside its worker's gate.
+        let is_own = unsafe { self.inside() }.peering.own.get();
+        (!is_own).then_some(quick)
+    }
+
     /// For a message of `length` bytes, header and data, that is sent as one piece without credit.
     /// None: use the slow path.
     #[inline(always)]

@@ -19,26 +19,15 @@ impl SharedWorker {
     /// For plain tag operations. None: use the slow path.
     #[inline(always)]
     pub fn fast_for_tag(&self) -> Option<FastPath<'_>> {
-        if self.features & feature::TAG == 0 {
-            return None;
-        }
-        let worker = self.enter_fast()?;
-        worker.first_slot().map(|slot| FastPath { worker, slot })
+        self.fast_for(feature::TAG)
     }
 }
 
 impl SharedEndpoint {
-    /// As `Worker::fast_for_tag`, for an endpoint that takes operations.
+    /// The same, for an endpoint that takes operations.
     #[inline(always)]
     pub fn fast_for_tag(&self) -> Option<FastPath<'_>> {
-        if !self.is_open() {
-            return None;
-        }
-        let quick = self.worker().fast_for_tag()?;
-        // A send of a worker to itself completes other operations inside UCP's call, which may take
-        // slots. SAFETY: inside its worker's gate.
-        let is_own = unsafe { self.inside() }.peering.own.get();
-        (!is_own).then_some(quick)
+        self.fast_for(feature::TAG)
     }
 }
 
