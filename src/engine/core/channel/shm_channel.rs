@@ -125,9 +125,9 @@ impl FastBox {
     /// For a dump: the directions in use.
     pub(crate) fn text(&self) -> &'static str {
         match (self.outbound().is_some(), self.inbound().is_some()) {
-            (true, true) => ", short messages through fast boxes",
-            (true, false) => ", short messages to it through a fast box",
-            (false, true) => ", short messages from it through a fast box",
+            (true, true) => ", messages through fast boxes",
+            (true, false) => ", messages to it through a fast box",
+            (false, true) => ", messages from it through a fast box",
             (false, false) => "",
         }
     }

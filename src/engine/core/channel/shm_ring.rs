@@ -1,4 +1,4 @@
-//! A fast box: short messages from one worker to another worker of the same host, through memory
+//! A fast box: messages from one worker to another worker of the same host, through memory
 //! that both have mapped (as in Open MPI and MPICH, from where the name is).
 //!
 //! # Layout
