@@ -346,6 +346,11 @@ static void be_attacked(unsigned episodes) {
     if (at == GARBLERS / 2 - 1) first = settled();
   }
   footprint_t last = settled();
+  STEP("the descriptors of %ld, of which %ld are to be left", last.descriptors, first.descriptors);
+  while (last.descriptors > first.descriptors) {
+    progress(worker);
+    last = settled();
+  }
   uint64_t rounds;
   pair_tell(&honest.pair);
   pair_await(&honest.pair);
@@ -366,8 +371,6 @@ static void be_attacked(unsigned episodes) {
   /* In all: the garbage itself may end a process's few connections at once. */
   CHECK(sent.replayed > 0 && sent.changed > 0);
   CHECK(last.resident_kib <= first.resident_kib + KEPT_KIB);
-  STEP("the descriptors of %ld, of which %ld are to be left", last.descriptors, first.descriptors);
-  while (footprint_now().descriptors > first.descriptors) progress(worker);
   CHECK_EQ(last.threads, first.threads);
   close_worker();
 }
