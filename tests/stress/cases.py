@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Tests that stop and continue processes themselves: the stress would interfere.
 STOPS = re.compile(r"SIGSTOP|kill_in_a_call|stop_in_a_call|kill_anywhere|killed_peer\.h")
 # Tests that wait for what UCX detects by its keepalive alone. A process of another host, or of one
-# that is taken for it, is not watched otherwise.
-NEEDS_KEEPALIVE = re.compile(r"^(connect_abandoned\.|stencil_hosts_)")
+# that is taken for it, is not watched otherwise, and neither is a program of plain UCX.
+NEEDS_KEEPALIVE = re.compile(r"^(connect_abandoned\.|foreign_peer\.|stencil_hosts_)")
 # What dump.c, which is loaded before the library, cannot watch: a constructor of a loaded library
 # holds the loader's lock, and copies that are loaded locally are not among the symbols after it.
 NO_DUMP = re.compile(r"^(load_in_constructor|library_copies_local)\.")

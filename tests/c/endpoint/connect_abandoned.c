@@ -116,10 +116,13 @@ static void after_others(int32_t error_handling, uint64_t seed) {
 }
 
 /* The peer that was given up connects to this side, where UCX has already used the slot that would
- * be paired with it. */
+ * be paired with it. UCX needs time to tell both sides. Before that it pairs the next endpoint with
+ * the abandoned one (docs/connections.md): then the endpoint ends, and the one after it works. */
 static void the_other_way(uint64_t seed) {
   static numbers_t numbers, back;
-  static uint16_t number[MESSAGES];
+  static uint16_t number[(MOST_TRIES + 1) * MESSAGES];
+  const uint64_t given_up = 1 + seed % MOST_TRIES;
+  uint16_t sent = 0;
   duo_t duo = {0};
   ucxx_address_t *address = NULL, *to_left = NULL;
   memset(&back, 0, sizeof back);
@@ -127,20 +130,25 @@ static void the_other_way(uint64_t seed) {
   CHECK_OK(ucxx_worker_address(duo.left, &to_left));
   CHECK_OK(ucxx_worker_set_am_handler(duo.left, ID, on_message, &back, NULL));
   CHECK_OK(ucxx_worker_set_am_handler(duo.right, ANSWER, on_answer, &back, NULL));
-  for (uint64_t tries = 1 + seed % MOST_TRIES; tries > 0; tries--)
+  for (uint64_t at = 0; at < given_up; at++)
     give_up(&duo, address, UCXX_ENDPOINT_ERROR_HANDLING_PEER, 0);
-  STEP("the other way");
-  /* UCX needs time to tell both sides; before that it would pair the next endpoint with the
-   * abandoned one. After that `on_close` has run. */
   for (int pass = 0; pass < 5000; pass++) duo_progress(&duo);
-  ucxx_endpoint_t *endpoint = endpoint_to(duo.right, to_left, UCXX_ENDPOINT_ERROR_HANDLING_PEER);
-  for (uint16_t at = 0; at < MESSAGES; at++) {
-    number[at] = at;
-    say(endpoint, &number[at]);
+  for (uint64_t pairs = 0, arrived = 0; !arrived; pairs++) {
+    STEP("the other way, after %d endpoints", (int)pairs);
+    CHECK(pairs <= given_up);
+    ucxx_endpoint_t *endpoint = endpoint_to(duo.right, to_left, UCXX_ENDPOINT_ERROR_HANDLING_PEER);
+    const uint64_t answers = back.answers;
+    for (const int end = sent + MESSAGES; sent < end; sent++) {
+      number[sent] = sent;
+      say(endpoint, &number[sent]);
+    }
+    while (back.answers < answers + MESSAGES && ucxx_endpoint_status(endpoint) >= 0)
+      duo_progress(&duo);
+    arrived = back.answers == answers + MESSAGES;
+    duo_drop(&duo, endpoint);
   }
-  while (back.answers < MESSAGES) duo_progress(&duo);
-  for (int at = 0; at < MESSAGES; at++) CHECK_EQ(back.came[at], 1);
-  duo_drop(&duo, endpoint);
+  for (int at = 0; at < sent; at++) CHECK(back.came[at] <= 1);
+  for (int at = sent - MESSAGES; at < sent; at++) CHECK_EQ(back.came[at], 1);
   ucxx_address_destroy(to_left);
   close_workers(&duo, address);
 }
