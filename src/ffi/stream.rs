@@ -6,6 +6,7 @@ use super::status::ucxx_status_t;
 use super::tag::check_buffer;
 use crate::engine::core::endpoint::endpoint::SharedEndpoint;
 use crate::engine::core::request::inflight::Out;
+use crate::engine::ucx::context::feature;
 use std::ffi::c_void;
 
 /// Sends bytes after those that this endpoint has sent before. This is an operation.
@@ -46,7 +47,7 @@ pub unsafe extern "C" fn ucxx_stream_send(
             length,
             buffer.is_null(),
         ) {
-            if let Some(quick) = to.fast_for_stream() {
+            if let Some(quick) = to.fast_for(feature::STREAM) {
                 let out = Out::new(request.cast());
                 return plainly(quick.stream_send(to, buffer, length, plain, out));
             }

@@ -14,6 +14,7 @@ use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::OpParams;
 use crate::engine::core::worker::worker::SharedWorker;
 use crate::engine::messaging::tag::tag::Mode;
+use crate::engine::ucx::context::feature;
 use smallvec::SmallVec;
 use std::ffi::c_void;
 
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn ucxx_tag_send(
             (plain(params, length), endpoint.cast::<SharedEndpoint>().as_ref())
         {
             if !buffer.is_null() {
-                if let Some(quick) = to.fast_for_tag() {
+                if let Some(quick) = to.fast_for(feature::TAG) {
                     return plainly(quick.tag_send(
                         to,
                         buffer,
@@ -235,7 +236,7 @@ pub unsafe extern "C" fn ucxx_tag_recv(
             (plain(params, length), worker.cast::<SharedWorker>().as_ref())
         {
             if !buffer.is_null() {
-                if let Some(quick) = at.fast_for_tag() {
+                if let Some(quick) = at.fast_for(feature::TAG) {
                     let out = Out::new(request.cast());
                     return plainly(quick.tag_recv(buffer, length, (tag, tag_mask), plain, out));
                 }

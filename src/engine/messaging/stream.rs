@@ -162,12 +162,6 @@ impl Streams {
 }
 
 impl SharedEndpoint {
-    /// For plain sends. None: use the slow path.
-    #[inline(always)]
-    pub fn fast_for_stream(&self) -> Option<FastPath<'_>> {
-        self.fast_for(feature::STREAM)
-    }
-
     /// Sends `length` bytes.
     ///
     /// # Safety

@@ -77,7 +77,7 @@ impl SharedWorker {
 
     /// For plain operations that UCP itself has. None: use the slow path.
     #[inline(always)]
-    pub(crate) fn fast_for(&self, feature: u64) -> Option<FastPath<'_>> {
+    pub fn fast_for(&self, feature: u64) -> Option<FastPath<'_>> {
         if self.features & feature == 0 {
             return None;
         }
@@ -89,7 +89,7 @@ impl SharedWorker {
 impl SharedEndpoint {
     /// As `Worker::fast_for`, for an endpoint that takes operations.
     #[inline(always)]
-    pub(crate) fn fast_for(&self, feature: u64) -> Option<FastPath<'_>> {
+    pub fn fast_for(&self, feature: u64) -> Option<FastPath<'_>> {
         if !self.is_open() {
             return None;
         }

@@ -9,27 +9,10 @@ use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot};
 use crate::engine::core::trace;
 use crate::engine::core::worker::inward::Guarded;
-use crate::engine::core::worker::worker::{SharedWorker, Worker};
+use crate::engine::core::worker::worker::Worker;
 use crate::engine::messaging::tag::tag::{receive_by_ucp, send_by_ucp, Mode};
-use crate::engine::ucx::context::feature;
 use crate::sys;
 use std::ffi::c_void;
-
-impl SharedWorker {
-    /// For plain tag operations. None: use the slow path.
-    #[inline(always)]
-    pub fn fast_for_tag(&self) -> Option<FastPath<'_>> {
-        self.fast_for(feature::TAG)
-    }
-}
-
-impl SharedEndpoint {
-    /// The same, for an endpoint that takes operations.
-    #[inline(always)]
-    pub fn fast_for_tag(&self) -> Option<FastPath<'_>> {
-        self.fast_for(feature::TAG)
-    }
-}
 
 impl FastPath<'_> {
     /// `Endpoint::tag_send` for plain parameters. `to` is the endpoint that this was made for.
