@@ -389,7 +389,9 @@ static ucs_status_ptr_t send_and_more(ucp_ep_h endpoint, unsigned id, const void
   free(*place);
   *place = message;
   if (!garbage.on) return real_send(endpoint, id, header, header_length, buffer, count, param);
-  kept_t *before = one_in(4 * garbage.one_in) ? kept_copy(any_kept()) : NULL;
+  /* Each process sends garbage of both kinds, however soon its connections end. */
+  const int first = garbage.replayed == 0;
+  kept_t *before = first || one_in(4 * garbage.one_in) ? kept_copy(any_kept()) : NULL;
   if (before != NULL && garbage.adds && talk->seen != 0 && has_place(before)) fit_in(before, talk);
   if (before != NULL) send_extra(talk, before, &garbage.replayed);
   kept_t *instead = NULL;
@@ -411,7 +413,7 @@ static ucs_status_ptr_t send_and_more(ucp_ep_h endpoint, unsigned id, const void
     free(instead);
     sent = real_send(endpoint, id, header, header_length, buffer, count, param);
   }
-  for (unsigned more = 0; more < 3 && one_in(garbage.one_in); more++) {
+  for (unsigned more = 0; more < 3 && (garbage.changed == 0 || one_in(garbage.one_in)); more++) {
     kept_t *extra = garbled(any_kept());
     if (talk->seen != 0 && has_place(extra) && !one_in(garbage.adds ? 32 : 4)) fit_in(extra, talk);
     send_extra(talk, extra, &garbage.changed);
