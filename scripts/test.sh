@@ -255,7 +255,8 @@ step_asan() {
   say "asan: $found programs are instrumented"
   # valgrind and the sanitizer do not work together. The sanitizer checks the code of the examples,
   # which is the same over every transport, so one is enough.
-  run_ctest "$(ucx_in_use)" "$target_dir/asan" --label-exclude 'valgrind|^tcp$|not_on_system'
+  LSAN_OPTIONS=print_suppressions=0:suppressions="$root/c_examples/leaks.supp" \
+    run_ctest "$(ucx_in_use)" "$target_dir/asan" --label-exclude 'valgrind|^tcp$|not_on_system'
   hostile_under_sanitizers
   cpp_under_sanitizers
 }
