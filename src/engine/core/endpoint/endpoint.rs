@@ -69,8 +69,9 @@ pub struct Endpoint {
     pub(crate) worker: Inward<SharedWorker>,
     /// Null after UCP has released it.
     pub(crate) ucp: Cell<sys::ucp_ep_h>,
-    any: AnyThread,
+    /// Before `any`, so that what a short send reads is in the first cache line.
     pub(crate) peering: Peering,
+    any: AnyThread,
     pub(crate) liveness: Liveness,
     pub(crate) credits: Credits,
     pub(crate) order: Order,
