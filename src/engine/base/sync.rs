@@ -3,6 +3,8 @@
 
 pub(crate) use crate::engine::base::lockdep::{Mutex, MutexGuard};
 pub(crate) use crossbeam_queue::ArrayQueue;
+use crossbeam_utils::Backoff;
+use std::cell::Cell;
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{
     fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
@@ -10,17 +12,29 @@ pub(crate) use std::sync::atomic::{
 pub(crate) use std::thread::yield_now;
 use std::time::Duration;
 
+/// Yields that take about as long as one `doze` with its wake-up.
+const YIELDS: u32 = 128;
+
 /// Waits for a thread that is in the middle of a short action, and that the kernel may have
-/// preempted. Spins for longer and longer, then yields, and finally sleeps between two looks.
+/// preempted. Spins for longer and longer, then yields, and finally sleeps between two looks: the
+/// other thread may have a lower priority, and then no yield lets it run. It does not sleep sooner,
+/// because a thread that is busy may do dozens of such actions before this one gets a turn.
 #[derive(Default)]
-pub(crate) struct SpinWait(crossbeam_utils::Backoff);
+pub(crate) struct SpinWait {
+    backoff: Backoff,
+    yields: Cell<u32>,
+}
 
 impl SpinWait {
     #[cold]
     pub(crate) fn wait(&self) {
-        match self.0.is_completed() {
-            false => self.0.snooze(),
-            true => doze(),
+        if !self.backoff.is_completed() {
+            self.backoff.snooze();
+        } else if self.yields.get() < YIELDS {
+            self.yields.set(self.yields.get() + 1);
+            yield_now();
+        } else {
+            doze();
         }
     }
 }
