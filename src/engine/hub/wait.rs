@@ -20,6 +20,7 @@ use crate::engine::hub::hub::Hub;
 use crate::engine::hub::ready::{Callback, Calls, Effect};
 use crate::engine::hub::records::Envelope;
 use crate::engine::hub::state::State;
+use crate::engine::hub::waiters::Seen;
 pub(crate) use crate::engine::hub::waiters::{DATA, ROOM};
 use std::sync::Arc;
 use std::time::Duration;
@@ -258,18 +259,21 @@ impl Hub {
     ) -> Option<T> {
         let mut state = self.state.lock_either();
         let found = attempt(&mut state);
+        let seen = self.waiters.see(side);
         let _ = self.leave(state);
         if found.is_some() || timeout_ns == 0 {
             return found;
         }
-        self.sleep_for(side, timeout_ns, drives, &mut attempt)
+        self.sleep_for((side, seen), timeout_ns, drives, &mut attempt)
     }
 
+    /// `seen`: the side's word, read under the lock when the last attempt found nothing. Whatever
+    /// has changed since is worth another attempt, also what happened while this thread woke up.
     #[cold]
     #[inline(never)]
     fn sleep_for<T>(
         &self,
-        side: usize,
+        (side, mut seen): (usize, Seen),
         timeout_ns: u64,
         drives: bool,
         attempt: &mut dyn FnMut(&mut State) -> Option<T>,
@@ -279,7 +283,6 @@ impl Hub {
         let mut sleeper = None;
         loop {
             if driven().is_none() {
-                let seen = self.waiters.see(side);
                 self.waiters.look_for(side, self.is_brisk(timeout_ns), &|| {
                     self.waiters.has_moved(side, seen) || self.is_offered(side)
                 });
@@ -292,7 +295,7 @@ impl Hub {
                 let _ = self.leave(state);
                 return found;
             }
-            let seen = self.waiters.see(side);
+            seen = self.waiters.see(side);
             // Checked under the lock: a progress thread that ends later changes the word.
             let worker = driven();
             match worker {
