@@ -146,7 +146,7 @@ class Actor:
         self.name = name
         self.transports = transports
         self.number = field.count
-        environment = dict(field.environment)
+        environment = dict(field.environment, UCXX_RS_LOG="warn")
         if TRANSPORTS[transports]:
             environment["UCX_TLS"] = TRANSPORTS[transports]
         self.log = field.folder / f"{self.number:05}-{name}.log"

@@ -109,8 +109,11 @@ impl SharedWorker {
         inside.armed.set(false);
         inside.wake_hint.end();
         if !may_end {
+            log::at!(WARN, Worker, &**self, "UCX's part stays until the process ends");
             deferred_destroy::leave(self.clone());
-        } else if !(inside.is_needed_longer() && self.context.late_workers.keep(self.clone())) {
+        } else if inside.is_needed_longer() && self.context.late_workers.keep(self.clone()) {
+            log::at!(WARN, Worker, &**self, "UCX's part stays until its context has no worker");
+        } else {
             inside.end_in_ucp();
         }
         let late = self.context.late_workers.end();
