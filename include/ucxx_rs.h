@@ -3090,7 +3090,8 @@ ucxx_status_t ucxx_worker_wait(ucxx_worker_t *worker, uint64_t timeout_ns);
  * - Calls of other threads (a pass, a wait, a cancel, a close) may complete operations. This makes
  *   the descriptor readable too.
  * - Completions in a pass of the thread that armed it do not make it readable. That thread checks
- *   for them itself.
+ *   for them itself. After a pass or a wait of its own it arms again before it sleeps: otherwise
+ *   what other threads complete does not wake it.
  * - UCX's own descriptor may stay readable without work, for example over TCP while a peer has not
  *   answered. This one does not. It becomes readable for new events, and about ten times a second.
  * - With a progress thread the descriptor is of no use: ucxx_worker_arm returns UCXX_ERR_BUSY. Use

@@ -185,11 +185,37 @@ class Loops(Case):
 
         self.over_modes(test)
 
+    def test_a_loop_that_has_polled_arms_again(self):
+        # Otherwise what another thread completes from then on does not wake it.
+        async def use(pair, polls):
+            received = pair.other.recv(bytearray(4), 1)
+            driver = pair.other.traffic.driver(asyncio.get_running_loop())
+            while driver._next is not None:
+                await asyncio.sleep(0.001)
+            waiting = await polls(received)
+            self.assertIsNotNone(driver._next, "it sleeps, and is not armed")
+            await pair.there.send(b"data", 1)
+            await asyncio.wait_for(waiting, 5)
+
+        async def by_await(received):
+            waiting = asyncio.ensure_future(received)
+            # Its first step polls.
+            await asyncio.sleep(0)
+            return waiting
+
+        async def by_wait(received):
+            with self.assertRaises(TimeoutError):
+                received.wait(0.001)
+            return received
+
+        for polls in by_await, by_wait:
+            with Pair("blocking", "blocking") as pair:
+                asyncio.run(use(pair, polls))
+
     @staticmethod
-    def wait_briefly(request):
+    def wait_briefly(request, nanoseconds=2_000_000):
         # As a call of C does that waits: it does not drain.
-        pair_lib = ucxx_rs._native.lib
-        pair_lib.ucxx_request_wait(request._handle, 2_000_000)
+        ucxx_rs._native.lib.ucxx_request_wait(request._handle, nanoseconds)
 
     @unittest.skipUnless(importlib.util.find_spec("uvloop"), "uvloop is not installed")
     def test_uvloop(self):

@@ -156,8 +156,14 @@ class BlockingDriver(PollingDriver):
             self._last = time.monotonic_ns()
             self._turn()
 
+    def spin(self, request: Request[typing.Any]) -> None:
+        if self._spins > 0:
+            super().spin(request)
+            self.kick()
+
     def kick(self) -> None:
-        # After arming, UCX may need another pass for newly submitted work, and does not make the
+        # After a pass of this thread the descriptor does not tell what other threads complete,
+        # until it is armed again. After arming, UCX may need another pass for newly submitted work, and does not make the
         # descriptor readable for it.
         if self._next is None:
             self._last = time.monotonic_ns()
