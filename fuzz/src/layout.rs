@@ -20,7 +20,9 @@ pub fn is_header(bytes: &[u8]) -> bool {
     let (id, user_header, flags) = (number(bytes, 2, 2), number(bytes, 4, 2), number(bytes, 6, 2));
     let (place, taken) = (number(bytes, 12, 4), number(bytes, 16, 4));
     match bytes[1] {
-        1..=7 => id == 0 && user_header == 0 && flags < 4 && place == 0 && taken == 0,
+        // A Hello has its endpoint's place there.
+        1 => id == 0 && user_header == 0 && flags < 4 && taken == 0,
+        2..=7 | 13 => id == 0 && user_header == 0 && flags < 4 && place == 0 && taken == 0,
         9 => id == 0 && user_header == 0 && flags < 4 && place == 0,
         8 | 10..=12 => flags & 0x80c3 == 0,
         _ => false,
