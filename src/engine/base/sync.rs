@@ -12,7 +12,7 @@ pub(crate) use std::sync::atomic::{
 pub(crate) use std::thread::yield_now;
 use std::time::Duration;
 
-/// Yields that take about as long as one `doze` with its wake-up.
+/// Yields that take about as long as one `doze` with its wake-up, if nobody else wants the core.
 const YIELDS: u32 = 128;
 
 /// Waits for a thread that is in the middle of a short action, and that the kernel may have

@@ -69,7 +69,7 @@ pub struct Endpoint {
     pub(crate) worker: Inward<SharedWorker>,
     /// Null after UCP has released it.
     pub(crate) ucp: Cell<sys::ucp_ep_h>,
-    /// Before `any`, so that what a short send reads is in the first cache line.
+    /// Before `any`, so that what decides about a short send is in the first cache line.
     pub(crate) peering: Peering,
     any: AnyThread,
     pub(crate) liveness: Liveness,
@@ -133,6 +133,8 @@ pub struct Endpoint {
     /// Written by every thread that submits a send.
     pub(crate) reserved: Reserved,
 }
+
+const _: () = assert!(std::mem::offset_of!(Endpoint, any) + size_of::<AtomicI32>() <= 64);
 
 /// A connection to one peer, as any thread holds it. See the head of this file.
 #[repr(transparent)]
