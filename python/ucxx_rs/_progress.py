@@ -163,8 +163,8 @@ class BlockingDriver(PollingDriver):
 
     def kick(self) -> None:
         # After a pass of this thread the descriptor does not tell what other threads complete,
-        # until it is armed again. After arming, UCX may need another pass for newly submitted work, and does not make the
-        # descriptor readable for it.
+        # until it is armed again. After arming, UCX may need another pass for newly submitted
+        # work, and does not make the descriptor readable for it.
         if self._next is None:
             self._last = time.monotonic_ns()
             self._next = self.loop.call_soon(self._turn)
