@@ -450,9 +450,9 @@ class Traffic:
                 return function(*arguments)
         finally:
             self._inside.remove(thread)
-            driver = self.drivers.get(asyncio._get_running_loop())
-            if driver is not None:
-                driver.kick()
+            loop = asyncio._get_running_loop()
+            if loop in self.drivers:
+                self.drivers[loop].kick()
         # The thread that closes it reports the end of every operation.
         time.sleep(0.001)
         return OK
