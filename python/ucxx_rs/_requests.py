@@ -451,8 +451,10 @@ class Traffic:
         finally:
             self._inside.remove(thread)
             loop = asyncio._get_running_loop()
-            if loop in self.drivers:
-                self.drivers[loop].kick()
+            # Another thread that closes the worker may be clearing them.
+            driver = self.drivers.get(loop) if loop is not None else None
+            if driver is not None:
+                driver.kick()
         # The thread that closes it reports the end of every operation.
         time.sleep(0.001)
         return OK
