@@ -213,9 +213,10 @@ class Loops(Case):
                 asyncio.run(use(pair, polls))
 
     @staticmethod
-    def wait_briefly(request, nanoseconds=2_000_000):
+    def wait_briefly(request):
         # As a call of C does that waits: it does not drain.
-        ucxx_rs._native.lib.ucxx_request_wait(request._handle, nanoseconds)
+        pair_lib = ucxx_rs._native.lib
+        pair_lib.ucxx_request_wait(request._handle, 2_000_000)
 
     @unittest.skipUnless(importlib.util.find_spec("uvloop"), "uvloop is not installed")
     def test_uvloop(self):

@@ -107,6 +107,7 @@ class PollingDriver:
             lib.ucxx_request_wait(request._handle, _SPIN_NS)
         self._inside = False
         self._traffic.drain(self.loop)
+        self.kick()
         if not request.done:
             self._spins -= 1
 
@@ -155,11 +156,6 @@ class BlockingDriver(PollingDriver):
         if self._next is None:
             self._last = time.monotonic_ns()
             self._turn()
-
-    def spin(self, request: Request[typing.Any]) -> None:
-        if self._spins > 0:
-            super().spin(request)
-            self.kick()
 
     def kick(self) -> None:
         # After a pass of this thread the descriptor does not tell what other threads complete,
