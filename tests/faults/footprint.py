@@ -5,10 +5,10 @@
   descriptor for the fast box of a busy connection. TCP connections close in the background, so
   the check is repeated for a while. The library says when UCX's part of a worker stays, for
   example of a group whose member was killed while all connected over TCP: what that has is
-  counted apart. Sockets that lead nowhere are counted apart, too; UCX keeps them
-  until the worker is destroyed. They belong to an endpoint that was closed by force with its
-  socket full, or to a connection that the peer refused while UCX wanted to answer for a closed
-  endpoint. The library itself opens none.
+  counted apart. So are sockets that lead nowhere; UCX keeps them until the worker is destroyed.
+  They belong to an endpoint that was closed by force with its socket full, or to a connection
+  that the peer refused while UCX wanted to answer for a closed endpoint. The library itself opens
+  none.
 - segments (its own shared memory, of which UCX keeps descriptors) and mappings: MAPPINGS. UCX
   gets the chunks of its memory pools one by one and keeps them for the worker's life, and so does
   malloc. Which round reaches a new maximum is a matter of chance.
