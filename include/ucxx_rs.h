@@ -3827,7 +3827,9 @@ UCXX_NODISCARD ucxx_status_t ucxx_endpoint_flush(ucxx_endpoint_t *endpoint, cons
  *   `timeout_ns` allows. Then it continues by force, with UCXX_ERR_TIMED_OUT.
  * - UCXX_CLOSE_FORCE cancels: requests complete with UCXX_ERR_CANCELED. The peer may still receive
  *   data. If it has the announcement of a large message, it may read the buffer later, and receive
- *   what the buffer contains then. Flush before, or agree on the end with the peer.
+ *   what the buffer contains then. Flush before, or agree on the end with the peer. The close
+ *   waits for its peer to read: for a second, or for up to four while UCX transfers something.
+ *   Over TCP a peer that does not read may not learn of the close: see docs/known-issues.md.
  *
  * How two peers part: one side closes. The other side continues to make progress until its
  * `on_close`, or UCXX_EVENT_ENDPOINT_CLOSED, reports UCXX_ERR_CONNECTION_RESET. Then it destroys

@@ -9,6 +9,8 @@ import pulse
 from actors import KnownAbort, Violation, parse
 
 DEATH = 2.0  # seconds within which a peer's death must be detected
+# A close by force waits a second for its peer, and three more while UCX transfers something.
+FORCE = 5.0
 # A process that is not scheduled detects nothing: extra seconds for a machine with other load.
 NOISE = 0.5
 MODES = ("single", "multi", "thread")
@@ -21,6 +23,12 @@ BUFFERS = "buffers of a multi-buffer receive"
 class FifoStopped(Exception):
     """A limit of UCX: a process killed between reserving a slot in a shared-memory FIFO and filling
     it blocks that FIFO for good.
+    """
+
+
+class Unheard(Exception):
+    """A limit of UCX: over TCP, a close by force may cut a message that its peer does not read. The
+    peer does not learn of the end; the library warns.
     """
 
 
@@ -279,6 +287,7 @@ class Round:
         event = actor.wait("drained", group=group, limit=limit or self.field.watchdog)
         account = actor.call("group", group=group)
         if event is None:
+            self.check_heard(actor)
             raise Violation(
                 "bound",
                 f"{actor.name} never completes group {group}: {account}\n{self.why(actor)}",
@@ -299,6 +308,7 @@ class Round:
         """Waits for on_close."""
         event = actor.wait("closed", ep=endpoint, limit=limit or self.field.watchdog)
         if event is None:
+            self.check_heard(actor)
             raise Violation(
                 "bound",
                 f"{actor.name}: no on_close of endpoint {endpoint}\n{self.why(actor)}",
@@ -311,6 +321,14 @@ class Round:
         if since is not None:
             self.took(figure, int(event["at"]) * NANO - since, bound, actor)
         return event
+
+    def check_heard(self, actor):
+        """Raises if a peer has cut a message to this one."""
+        place = f"peer process {actor.process.pid} "
+        for other in [*self.survivors, *self.guests]:
+            said = other.said().splitlines()
+            if any("may not hear of it" in line and place in line for line in said):
+                raise Unheard(f"{actor.name} of {other.name}")
 
     def took(self, figure, seconds, bound, actor):
         if bound is not None and seconds > bound:

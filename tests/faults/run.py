@@ -21,7 +21,7 @@ from pathlib import Path
 import scenarios
 from actors import WATCHDOG, Field, KnownAbort, Violation
 from network import Hosts, Network, Unavailable
-from rounds import FifoStopped, Pool, Round
+from rounds import FifoStopped, Pool, Round, Unheard
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import clean_environment
@@ -204,6 +204,9 @@ def play(field, pools, number, seed, options):
     except FifoStopped as stopped:
         this.known.append("UCX FIFO")
         this.parameters["stopped"] = str(stopped)
+    except Unheard as unheard:
+        this.known.append("UCX cuts a message: the peer does not learn of the end")
+        this.parameters["unheard"] = str(unheard)
     except Exception:  # pylint: disable=broad-except
         this.fail("harness", traceback.format_exc())
     this.finish()

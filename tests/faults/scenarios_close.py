@@ -2,7 +2,7 @@
 
 import signal
 
-from rounds import DEATH, NANO
+from rounds import DEATH, FORCE, NANO
 from scenarios import scenario
 from scenarios_kill import receive
 
@@ -100,12 +100,12 @@ def force_in_transfer(r):
     for actor, _, _ in closers:
         actor.result()
     for actor, endpoint, group in closers:
-        r.closed(actor, endpoint, began, allowed=CUT, figure="closed", bound=2.0)
-        r.drained(actor, group, began, allowed=CUT, figure="complete", bound=2.0)
+        r.closed(actor, endpoint, began, allowed=CUT, figure="closed", bound=FORCE)
+        r.drained(actor, group, began, allowed=CUT, figure="complete", bound=FORCE)
         r.drop(actor, endpoint, 1.0)
     for actor, endpoint, group in stayers:
-        r.closed(actor, endpoint, began, allowed=("CONNECTION_RESET",), figure="heard", bound=2.0)
-        r.drained(actor, group, began, allowed=CUT, figure="heard", bound=2.0)
+        r.closed(actor, endpoint, began, allowed=("CONNECTION_RESET",), figure="heard", bound=FORCE)
+        r.drained(actor, group, began, allowed=CUT, figure="heard", bound=FORCE)
     for actor, endpoint, _ in stayers:
         r.drop(actor, endpoint, 1.0)
 

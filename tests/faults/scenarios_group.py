@@ -113,6 +113,16 @@ class Crew:
             else:
                 self.r.took("told", int(values["at"]) * NANO - since, DEATH, member)
 
+    def rest_succeeds(self):
+        """A group without the victim keeps working."""
+        answers = self.all("collectives", self.r.survivors, which="rest", rounds=20, **self.work)
+        late = any(values.get("status") == "TIMED_OUT" for _, values in answers)
+        if late and self.transports != "tcp":
+            # Has the victim blocked a queue?
+            self.r.flooded.extend(self.r.survivors)
+            self.r.survivors_talk()
+        self.succeeded(answers)
+
     def leave(self, bound=PARTING, members=None):
         for member, values in self.all("leave_group", members or self.r.survivors):
             self.r.took("left the group", int(values["took"]) * NANO, bound, member)
@@ -154,7 +164,7 @@ def group_subset(r):
     r.pause()
     killed = r.strike(crew.victim, signal.SIGKILL)
     crew.failed(killed)
-    crew.succeeded(crew.all("collectives", r.survivors, which="rest", rounds=20, **crew.work))
+    crew.rest_succeeds()
     crew.leave()
 
 

@@ -2,7 +2,7 @@
 
 import signal
 
-from rounds import DEATH
+from rounds import DEATH, FORCE
 from scenarios import scenario
 from scenarios_close import CUT
 from scenarios_kill import DIED
@@ -284,7 +284,7 @@ def close_multi(r):
         flow.sender.result()
     for actor, *_ in closers:
         actor.result()
-    bound = 2.0 if how == "force" else None
+    bound = FORCE if how == "force" else None
     allowed = CUT + starved + (() if bound else ("TIMED_OUT",))
     for actor, endpoint, _ in closers:
         r.closed(

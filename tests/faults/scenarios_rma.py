@@ -4,7 +4,7 @@ gets and additions.
 
 import signal
 
-from rounds import DEATH, NANO
+from rounds import DEATH, FORCE, NANO
 from scenarios import scenario
 from scenarios_close import CUT
 from scenarios_kill import DIED
@@ -287,11 +287,11 @@ def force_in_memory(r):
             actor.result()
     lose(r, [user.actor for user, *_ in places])
     for actor, endpoint, group in closers:
-        r.closed(actor, endpoint, began, allowed=CUT, figure="closed", bound=2.0)
-        r.drained(actor, group, began, allowed=CUT, figure="complete", bound=2.0)
+        r.closed(actor, endpoint, began, allowed=CUT, figure="closed", bound=FORCE)
+        r.drained(actor, group, began, allowed=CUT, figure="complete", bound=FORCE)
     for actor, endpoint, group in stayers:
-        r.closed(actor, endpoint, began, allowed=("CONNECTION_RESET",), figure="heard", bound=2.0)
-        r.drained(actor, group, began, allowed=CUT, figure="heard", bound=2.0)
+        r.closed(actor, endpoint, began, allowed=("CONNECTION_RESET",), figure="heard", bound=FORCE)
+        r.drained(actor, group, began, allowed=CUT, figure="heard", bound=FORCE)
     (undisturbed if "put" in verbs else settled)(r, bystanders)
     if r.parameters["keys_go"] == "last":
         for memory in dict.fromkeys(user.memory for user, *_ in places):

@@ -6,6 +6,7 @@
 //! ends.
 
 use crate::engine::base::clock;
+use crate::engine::base::log;
 use crate::engine::base::status::{Result, Status};
 use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{
@@ -209,6 +210,10 @@ impl Endpoint {
     /// Closes in UCP by force, whatever is in flight. Requests complete with an error in the next
     /// passes.
     pub(crate) fn end_by_force(&self) {
+        if self.ends_unheard() {
+            let why = "closed while its peer does not read: the peer may not hear of it";
+            log::at!(WARN, Endpoint, self, "{why}");
+        }
         self.tell_protocols(OfEndpoint::BreaksOff);
         let gone = self.life().peer == Peer::Gone;
         let torn = !self.is_remote() && !gone && self.watchers.get() > 0;

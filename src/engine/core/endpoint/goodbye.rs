@@ -2,7 +2,7 @@
 //!
 //! - Bye is sent after everything else. A side that closes by force with sends in flight asks for
 //!   an answer, because the peer may still be reading their memory. The peer answers when it has
-//!   read the last byte; the wait for it is bounded.
+//!   read the last byte; the wait for it is bounded, and longer while UCX transfers something.
 //! - A side that closes by flush, has sent only its Hello and has received nothing, waits as well.
 //!   If the peer's user closes its own unused end before the Hello arrives, that end is kept for
 //!   the next connection (see `core::endpoint::parked_endpoints`), and the Bye would be taken for
@@ -28,6 +28,11 @@ use std::sync::atomic::Ordering;
 
 /// How long a peer may take to answer that it no longer reads this side's memory.
 pub(crate) const ANSWER_NS: u64 = 1_000_000_000;
+
+/// UCX transfers something if a pass in this time has.
+const MOVES_NS: u64 = ANSWER_NS / 2;
+/// How much longer a Bye may take while UCX transfers something.
+const MOVING_NS: u64 = 3_000_000_000;
 
 /// A Bye is queued behind receives of earlier frames at most this many times.
 const MOST_POSTPONED: u8 = 64;
@@ -118,6 +123,9 @@ impl Endpoint {
                 self.bye_sent(status);
             }
         }
+        if self.worker.ucp_was_busy.get() {
+            self.life.moved.set(now);
+        }
         self.is_parting().is_none_or(|deadline| now >= deadline)
     }
 
@@ -200,6 +208,11 @@ impl Endpoint {
             && self.operations_sent() > 0
     }
 
+    /// What was sent before its Bye, which the peer has not read, is still in front of it.
+    pub(crate) fn is_bye_stuck(&self) -> bool {
+        matches!(self.life().bye, Bye::Said(bye) if bye.sent == Sent::UnderWay)
+    }
+
     /// Its Bye was sent.
     pub(crate) fn has_told_end(&self) -> bool {
         matches!(self.life().bye, Bye::Said(bye) if bye.sent == Sent::Left)
@@ -211,7 +224,8 @@ impl Endpoint {
         if self.life().has_heard_bye() {
             None
         } else if self.awaits_peer(bye) {
-            Some(bye.deadline)
+            let while_it_moves = self.life.moved.get() + MOVES_NS;
+            Some(bye.deadline.max(while_it_moves.min(bye.deadline.saturating_add(MOVING_NS))))
         } else {
             (bye.answer == Answer::Missing && self.is_courteous(bye.unheard_until))
                 .then(|| bye.deadline.min(bye.unheard_until))

@@ -332,6 +332,8 @@ pub(crate) struct Life {
     pub(crate) postponed: Cell<u8>,
     /// When to stop waiting for pulls from the peer; 0 before the wait has started.
     pub(crate) pulls_deadline: Cell<u64>,
+    /// When UCX has last transferred something while a Bye waited.
+    pub(crate) moved: Cell<u64>,
     /// See `core::endpoint::socket_empty`.
     pub(crate) emptying: Cell<Emptying>,
     /// Running callbacks of the endpoint. Read by threads that wait in destroy.

@@ -8,6 +8,10 @@
 //! other message waits before it. A peer that has closed keeps reading as long as its worker makes
 //! progress. The message is a `ByeAck`, which is true at that point: nothing of the peer's memory
 //! is read any more.
+//!
+//! If the socket stays full, UCX cuts what it is sending, and its own last message follows. The
+//! peer takes that one for a part of the data, and waits for the rest: it does not learn of the
+//! end. Connections by host and port have a socket of their own, which UCX closes.
 
 use crate::engine::base::clock;
 use crate::engine::core::endpoint::endpoint::Endpoint;
@@ -15,6 +19,7 @@ use crate::engine::core::endpoint::goodbye::ANSWER_NS;
 use crate::engine::core::endpoint::life::{Heard, LifeEvent, Peer};
 use crate::engine::core::request::request::Part;
 use crate::engine::wire::header::Kind;
+use std::sync::atomic::Ordering;
 
 /// How far this is.
 #[derive(Clone, Copy, Default)]
@@ -53,8 +58,12 @@ impl Endpoint {
         true
     }
 
-    /// There is a socket, and a peer of this library that has shown that it reads from it.
     fn can_empty_socket(&self) -> bool {
+        self.has_socket() && !self.is_deaf()
+    }
+
+    /// There is a socket, and a peer of this library that has shown that it reads from it.
+    fn has_socket(&self) -> bool {
         let life = self.life();
         self.is_remote()
             && self.peering.theirs.get() != 0
@@ -62,8 +71,15 @@ impl Endpoint {
             && life.connected
             && !life.is_unspoken()
             && !self.is_connecting()
-            && !self.is_deaf()
             && !self.ucp.get().is_null()
+    }
+
+    /// It ends while its socket is full.
+    pub(crate) fn ends_unheard(&self) -> bool {
+        let full = matches!(self.life.emptying.get(), Emptying::Waits(_)) || self.is_bye_stuck();
+        full && self.has_socket()
+            && self.connection().is_none()
+            && !self.worker.closed.load(Ordering::Relaxed)
     }
 
     /// The message was sent.
