@@ -25,7 +25,7 @@ c++ -std=c++17 -o "$work/ping_pong" "$root/c_examples/cpp/ping_pong.cpp" "${flag
 # With the archive.
 read -ra flags <<< "$(pkg-config --cflags --libs --static ucxx_rs | sed 's/-lucxx_rs\>/-l:libucxx_rs.a/')"
 cc -o "$work/hello_static" "$root/c_examples/hello_tag.c" "${flags[@]}"
-! readelf -d "$work/hello_static" | grep -q ucxx_rs || die "hello_static uses the shared library"
+! readelf -d "$work/hello_static" | grep ucxx_rs >/dev/null || die "hello_static uses the shared library"
 for program in hello_tag ping_pong hello_static; do "$root/c_examples/run_pair.sh" "$work" "$program"; done
 
 say "--- the same as make install"
