@@ -19,8 +19,8 @@ command -v qemu-aarch64 >/dev/null || { say "there is no qemu-aarch64"; exit 77;
 export QEMU_LD_PREFIX=$out/root
 # A library of this machine is none of that one.
 unset LD_LIBRARY_PATH
-# qemu 7.2 gives each thread its own start time in /proc/self/stat. By that time UCX's keepalive takes
-# the process for another one with the same number.
+# qemu 7.2 gives each thread its own start time in /proc/self/stat. By that time UCX's keepalive
+# takes the process for another one with the same number.
 export UCX_KEEPALIVE_INTERVAL=inf
 
 for transports in tcp,self posix,self; do

@@ -302,10 +302,15 @@ class Actor:
         )
 
     def send_signal(self, number):
-        """Sends it; returns the time just before, on the clock that actors use as well."""
+        """Sends it; returns the time just before, on the clock that actors use as well. For SIGKILL,
+        the time of the end: a process that waits for a disk ends when that wait is over.
+        """
         self.killed = self.killed or number == signal.SIGKILL
         at = time.monotonic()
         os.kill(self.process.pid, number)
+        if number == signal.SIGKILL:
+            os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+            at = time.monotonic()
         if number == signal.SIGSTOP:
             # Its threads stop one after the other, a busy one some time after the first.
             os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)

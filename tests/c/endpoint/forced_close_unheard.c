@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright the ucxx_rs developers */
 /*
- * A close by force in the middle of a large message over TCP. The close waits for a peer that reads,
- * so that the peer is notified. If the peer does not read, UCX cuts the message, and the peer does
- * not learn of the end: the library says so.
+ * A close by force in the middle of a large message over TCP. The close waits for a peer that
+ * reads, so that the peer is notified. If the peer does not read, UCX cuts the message, and the
+ * peer does not learn of the end: the library says so.
  */
 #include "test_util.h"
 
