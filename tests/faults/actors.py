@@ -302,8 +302,9 @@ class Actor:
         )
 
     def send_signal(self, number):
-        """Sends it; returns the time just before, on the clock that actors use as well. For SIGKILL,
-        the time of the end: a process that waits for a disk ends when that wait is over.
+        """Sends it; returns the time just before, on the clock that actors use as well.
+
+        For SIGKILL it is the time of the end: a process that waits for a disk ends after that wait.
         """
         self.killed = self.killed or number == signal.SIGKILL
         at = time.monotonic()
