@@ -123,7 +123,8 @@ impl Endpoint {
                 self.bye_sent(status);
             }
         }
-        if self.worker.ucp_was_busy.get() {
+        // The end of the worker closes the socket, and the peer is notified by that.
+        if self.worker.ucp_was_busy.get() && !self.worker.closed.load(Ordering::Relaxed) {
             self.life.moved.set(now);
         }
         self.is_parting().is_none_or(|deadline| now >= deadline)
