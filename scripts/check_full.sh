@@ -39,7 +39,7 @@ under_valgrind() (
   local leaks=(--leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite)
   # These leave a worker to the end of the process: the first because that is what it tests, the
   # others because UCX cannot close its endpoints.
-  local leave_a_worker='exit_while_ending|half_connected|connect|flush_before_close|close_unread'
+  local leave_a_worker='exit_while_ending|half_connected|connect|flush_before_close|close_unread|forced_close_unheard'
   # These tests do not run under valgrind:
   #
   # - endpoint_cycles, window_cycles, library_load_often: count the mappings of the process
