@@ -99,6 +99,8 @@ entry() { # NAME KEY VALUE ...: a value that is a number stays one
 status=0 log=''
 run() { # LIMIT LOG-NAME PROGRAM ARGUMENT ...
   local limit=$1 left=$((deadline - SECONDS))
+  # Figures mean nothing then, and the machine may have other work.
+  [ "$stand_in" = no ] || limit=$((limit * 5))
   log=$out/logs/$2.log
   : > "$log"
   [ "$left" -gt 5 ] || { status=late; return; }
