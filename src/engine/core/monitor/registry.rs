@@ -383,8 +383,9 @@ impl Listed {
     }
 }
 
-/// How long the process's exit waits for the thread.
-const EXIT_PATIENCE_NS: u64 = 200_000_000;
+/// How long the process's exit waits for the thread. On a busy machine the thread may have to wait
+/// for a processor.
+const EXIT_PATIENCE_NS: u64 = 2_000_000_000;
 
 /// The thread must not call UCX once UCX's own exit handlers run, and leaves no socket file behind.
 #[allow(unsafe_code)]
