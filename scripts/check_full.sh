@@ -92,7 +92,7 @@ cycles() { # [RELEASE]: without one, the system's UCX
   if [ $# -gt 0 ]; then libraries=$(scripts/ucx_wheel.sh "$1") || return 1; fi
   for transports in posix,cma,self tcp,self all; do
     count=10000
-    # In each of three ways. A connection keeps its port for a minute, and there are 28,000.
+    # In each of four ways. A connection keeps its port for a minute, and there are 28,000.
     [ $transports != tcp,self ] || count=5000
     LD_LIBRARY_PATH=${libraries:-${LD_LIBRARY_PATH-}} UCX_TLS=$transports "$suites/tests/c/endpoint_cycles" "$count" || return 1
   done
