@@ -14,7 +14,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -40,12 +39,6 @@ static pair_t *pair;
 static atomic_ullong received, came_back, answered, parting, nap, nap_before;
 static atomic_int over, closed;
 static uint64_t dice;
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
 
 static uint64_t draw(uint64_t limit) {
   dice = test_mix(dice);
@@ -309,8 +302,8 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
   uint64_t naps_taken = 0;
   while (naps_taken < NAPS) {
     /* Long enough for the fast box to open again after the last nap. */
-    const uint64_t until = now_ns() + 3 * MILLISECOND;
-    while (pair->side == 0 ? now_ns() < until : nap == naps_taken) {
+    const uint64_t until = clock_ns() + 3 * MILLISECOND;
+    while (pair->side == 0 ? clock_ns() < until : nap == naps_taken) {
       if (pair->side == 0) send_message(ID, sent++);
       while (pair->side == 0 && came_back < sent) progress(pair->worker);
       if (pair->side == 1) progress(pair->worker);
@@ -319,8 +312,8 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
     if (pair->side == 0) {
       send_message(NAP, sent++);
       while (came_back < sent) progress(pair->worker);
-      const uint64_t moment = now_ns() + draw(2 * SPIN);
-      while (now_ns() < moment) {}
+      const uint64_t moment = clock_ns() + draw(2 * SPIN);
+      while (clock_ns() < moment) {}
       send_message(ID, sent++);
       progress_until(all_came_back, sent, is_manual, SHORT);
     } else {

@@ -48,6 +48,12 @@ void test_begin(const char *name, unsigned seconds) {
   alarm(guard_seconds);
 }
 
+uint64_t clock_ns(void) {
+  struct timespec time;
+  CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &time), 0);
+  return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
 void test_step(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -387,20 +393,39 @@ ucxx_endpoint_t *connect_workers(ucxx_worker_t *from, ucxx_worker_t *to) {
   return connect_workers_as(from, to, NULL);
 }
 
-void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params,
-                 const ucxx_endpoint_params_t *params) {
+static void duo_create(duo_t *duo, const ucxx_context_params_t *context_params) {
   memset(duo, 0, sizeof *duo);
   CHECK_OK(ucxx_context_create(context_params, &duo->context));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->left));
   CHECK_OK(ucxx_worker_create(duo->context, NULL, &duo->right));
+}
+
+/* One message each way. */
+static void duo_greet(const duo_t *duo) {
+  duo_transfer(duo, 8, 1);
+  duo_t back = {duo->context, duo->right, duo->left, duo->to_left, duo->to_right};
+  duo_transfer(&back, 8, 2);
+}
+
+void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params,
+                 const ucxx_endpoint_params_t *params) {
+  duo_create(duo, context_params);
   duo->to_right = connect_workers_as(duo->left, duo->right, params);
   duo->to_left = connect_workers_as(duo->right, duo->left, params);
   if (context_params == NULL || context_params->features == 0 ||
-      (context_params->features & UCXX_FEATURE_TAG) != 0) {
-    duo_transfer(duo, 8, 1);
-    duo_t back = {duo->context, duo->right, duo->left, duo->to_left, duo->to_right};
-    duo_transfer(&back, 8, 2);
-  }
+      (context_params->features & UCXX_FEATURE_TAG) != 0)
+    duo_greet(duo);
+}
+
+void duo_open_seen(duo_t *duo, seen_t ends[2]) {
+  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
+  params.on_close = see_endpoint;
+  duo_create(duo, NULL);
+  params.on_close_arg = &ends[0];
+  duo->to_right = connect_workers_as(duo->left, duo->right, &params);
+  params.on_close_arg = &ends[1];
+  duo->to_left = connect_workers_as(duo->right, duo->left, &params);
+  duo_greet(duo);
 }
 
 void duo_open(duo_t *duo, const ucxx_context_params_t *context_params) {

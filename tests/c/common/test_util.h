@@ -18,6 +18,8 @@
 #define FOR_EVER UINT64_MAX
 #define MILLISECOND UINT64_C(1000000)
 #define SECOND UINT64_C(1000000000)
+/* The same clock for all processes of the host. */
+uint64_t clock_ns(void);
 
 /* ------------------------------------------------------------------ checks */
 
@@ -141,6 +143,8 @@ void duo_open(duo_t *duo, const ucxx_context_params_t *context_params);
 /* The same with parameters for the endpoints. */
 void duo_open_as(duo_t *duo, const ucxx_context_params_t *context_params,
                  const ucxx_endpoint_params_t *params);
+/* The same; ends[0] sees the end of left's endpoint, ends[1] that of right's. */
+void duo_open_seen(duo_t *duo, seen_t ends[2]);
 void duo_close(duo_t *duo);
 void duo_progress(const duo_t *duo);
 ucxx_status_t duo_finish(const duo_t *duo, ucxx_status_t status, ucxx_request_t **request);

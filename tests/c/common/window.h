@@ -177,13 +177,6 @@ static inline ucxx_status_t win_fetch64(const win_t *win, uint32_t target, uint6
 
 /* ------------------------------------------------------------------ outside the library */
 
-/* The same clock for all processes of the host. */
-static inline uint64_t clock_ns(void) {
-  struct timespec time;
-  CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &time), 0);
-  return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
-}
-
 /*
  * A barrier: no member continues before all have arrived. Used before a kill, where a collective of
  * the group would not do: some members may have left it while others still need a message from the

@@ -22,19 +22,7 @@ static void round_of(int closes_too) {
   seen_t ends[2] = {{0}, {0}};
   ucxx_request_t *close[2] = {NULL, NULL};
   int waiting = 0;
-  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
-  memset(&duo, 0, sizeof duo);
-  params.on_close = see_endpoint;
-  CHECK_OK(ucxx_context_create(NULL, &duo.context));
-  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.left));
-  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.right));
-  params.on_close_arg = &ends[0];
-  duo.to_right = connect_workers_as(duo.left, duo.right, &params);
-  params.on_close_arg = &ends[1];
-  duo.to_left = connect_workers_as(duo.right, duo.left, &params);
-  duo_transfer(&duo, 8, 1);
-  duo_t back = {duo.context, duo.right, duo.left, duo.to_left, duo.to_right};
-  duo_transfer(&back, 8, 2);
+  duo_open_seen(&duo, ends);
 
   for (int at = 0; at < MOST && waiting < ENOUGH; at++) {
     ucxx_status_t status = ucxx_tag_send(duo.to_right, data, LENGTH, 3, NULL, NULL);

@@ -8,9 +8,8 @@
 #include "test_util.h"
 
 #include <stdbool.h>
-#include <time.h>
 
-enum { LENGTH = 64 << 20, PASSES = 200, PAUSE_NS = 1000000 };
+enum { LENGTH = 64 << 20, PASSES = 200 };
 
 static int warnings;
 
@@ -25,34 +24,16 @@ static void pass(ucxx_worker_t *worker, int times) {
   for (int at = 0; at < times; at++) CHECK_OK(ucxx_worker_progress(worker, NULL));
 }
 
-static uint64_t now_ns(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 /* The peer makes a pass now and then, or none, while this side closes. */
 static void close_to(bool reads) {
   duo_t duo;
   seen_t ends[2] = {{0}, {0}};
   ucxx_request_t *close = NULL, *receive = NULL;
-  ucxx_endpoint_params_t params = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_op_params_t from_left = UCXX_OP_PARAMS_INIT;
   char *from = calloc(1, LENGTH), *into = malloc(LENGTH);
   CHECK(from != NULL && into != NULL);
-  memset(&duo, 0, sizeof duo);
   warnings = 0;
-  params.on_close = see_endpoint;
-  CHECK_OK(ucxx_context_create(NULL, &duo.context));
-  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.left));
-  CHECK_OK(ucxx_worker_create(duo.context, NULL, &duo.right));
-  params.on_close_arg = &ends[0];
-  duo.to_right = connect_workers_as(duo.left, duo.right, &params);
-  params.on_close_arg = &ends[1];
-  duo.to_left = connect_workers_as(duo.right, duo.left, &params);
-  duo_transfer(&duo, 8, 1);
-  duo_t back = {duo.context, duo.right, duo.left, duo.to_left, duo.to_right};
-  duo_transfer(&back, 8, 2);
+  duo_open_seen(&duo, ends);
 
   from_left.source = duo.to_left;
   CHECK(ucxx_tag_recv(duo.right, into, LENGTH, 3, UINT64_MAX, &from_left, &receive) >= 0);
@@ -65,11 +46,11 @@ static void close_to(bool reads) {
   pass(duo.left, PASSES);
   CHECK_STATUS(ucxx_request_status(receive), UCXX_INPROGRESS);
   CHECK(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FORCE, NULL, &close) >= 0);
-  for (uint64_t last = now_ns(); seen_count(&ends[0]) == 0;) {
+  for (uint64_t last = clock_ns(); seen_count(&ends[0]) == 0;) {
     pass(duo.left, 1);
-    if (!reads || now_ns() - last < PAUSE_NS) continue;
+    if (!reads || clock_ns() - last < MILLISECOND) continue;
     pass(duo.right, 1);
-    last = now_ns();
+    last = clock_ns();
   }
   CHECK_OK(ends[0].status);
   if (!reads) CHECK_EQ(warnings, 1);
