@@ -93,9 +93,9 @@ pub(crate) struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// The time is over, or a thread waits for the end of the look.
-    pub(crate) fn is_over(&self) -> bool {
-        self.registry.hurry.load(Ordering::Relaxed) > 0 || clock::now_ns() >= self.until
+    /// A thread waits for its end.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.registry.hurry.load(Ordering::Relaxed) > 0
     }
 
     /// The watchdog has just found that the object stands still.

@@ -52,6 +52,11 @@ impl Inquiry {
         }
     }
 
+    /// The owner has seen the question.
+    fn is_taken(&self) -> bool {
+        !self.is_asked.load(Ordering::Relaxed)
+    }
+
     fn is_answered(&self) -> bool {
         matches!(*self.state.lock(), State::Answered(_))
     }
@@ -123,7 +128,11 @@ impl SharedWorker {
     fn ask_its_thread(&self, look: &Look<'_>) -> Option<Vec<String>> {
         let inquiry = self.inquiry();
         inquiry.begin();
-        while !inquiry.is_answered() && !look.is_over() {
+        // The answer of a worker with thousands of endpoints takes long on a busy machine.
+        while !inquiry.is_answered()
+            && !look.is_awaited()
+            && (inquiry.is_taken() || !look.rest().is_zero())
+        {
             // Again, as it may not have been asleep before.
             self.wake_hint().give(self);
             std::thread::sleep(PAUSE);
