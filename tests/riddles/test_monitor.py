@@ -4,6 +4,7 @@
 tests/riddles/test_monitor.py PREFIX [unittest's arguments]
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -35,12 +37,18 @@ class Watched:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         self.pid = self.process.pid
         # Reading a line has no limit of its own.
-        self.limit = threading.Timer(LIMIT, self.process.kill)
+        self.limit = threading.Timer(LIMIT, self.kill)
         self.limit.start()
         self.line("ready")
+
+    def kill(self):
+        """Its forked children too: they keep its output open."""
+        if self.process.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
 
     def line(self, beginning):
         for line in self.process.stdout:
@@ -63,14 +71,45 @@ class Watched:
 
     def end(self):
         self.limit.cancel()
-        self.process.kill()
+        self.kill()
         self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()
 
-    def threads(self):
-        tasks = Path(f"/proc/{self.pid}/task").iterdir()
-        return [(task / "comm").read_text().strip() for task in tasks]
+    def has_thread(self, name):
+        """Whether it has one with this name. A joined thread may be listed for a moment longer."""
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                if (task / "comm").read_text().strip() == name:
+                    return True
+        return False
+
+    def sleeps(self):
+        """Whether its first thread does. It answers a command before it waits for the next."""
+        return Path(f"/proc/{self.pid}/stat").read_text().split()[2] == "S"
+
+
+def driven(ask):
+    """What is said of a worker whose thread drives it.
+
+    On a busy machine that thread may not run for as long as the monitor waits: half a second.
+    """
+    texts = []
+
+    def is_said():
+        texts.append(ask())
+        return "has not called the library" not in texts[-1]
+
+    until(is_said)
+    return texts[-1]
+
+
+def until(condition):
+    """Waits for what nobody tells."""
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end, "it does not come"
+        time.sleep(0.001)
 
 
 def connect(path):
@@ -135,18 +174,17 @@ class Monitor(unittest.TestCase):
         watched = self.start()
         watched.tell("r")
         watched.tell("d", "drives")
-        text = attach(PREFIX, watched.pid).stdout
+        text = driven(lambda: attach(PREFIX, watched.pid).stdout)
         self.assertIn('worker "watched"', text)
         self.assertIn("endpoint to this worker itself", text)
         self.assertIn("tag receive: for about ", text)
-        self.assertNotIn("has not called", text)
 
     def test_a_message_without_a_receive_is_shown(self):
         watched = self.start()
         watched.tell("r")
         watched.tell("u")
         watched.tell("d", "drives")
-        text = attach(PREFIX, watched.pid).stdout
+        text = driven(lambda: attach(PREFIX, watched.pid).stdout)
         self.assertIn("a message has come that no receive takes: 8 bytes, tag 0x6", text)
         self.assertIn("tag receive: for about ", text)
         self.assertIn("no message with its tag has come completely", text)
@@ -154,6 +192,7 @@ class Monitor(unittest.TestCase):
     def test_a_thread_that_is_elsewhere_is_named(self):
         watched = self.start()
         watched.tell("r")
+        until(watched.sleeps)
         text = attach(PREFIX, watched.pid).stdout
         self.assertRegex(text, r"its thread has not called the library for \d+ ms")
         self.assertIn(f'thread {watched.pid} "watched", which sleeps', text)
@@ -164,10 +203,10 @@ class Monitor(unittest.TestCase):
         self.assertEqual(stat.S_IMODE(self.path(watched).stat().st_mode), 0o600)
         # The thread that answers has its name.
         self.assert_answers(watched)
-        self.assertIn("ucxx_monitor", watched.threads())
+        self.assertTrue(watched.has_thread("ucxx_monitor"))
         watched.tell("e")
         self.assertFalse(self.path(watched).exists())
-        self.assertNotIn("ucxx_monitor", watched.threads())
+        until(lambda: not watched.has_thread("ucxx_monitor"))
 
     def test_the_file_goes_with_the_process(self):
         watched = self.start()
@@ -179,7 +218,7 @@ class Monitor(unittest.TestCase):
 
     def test_nothing_is_there_unless_asked_for(self):
         watched = self.start(UCXX_RS_DEBUG_SOCKET="")
-        self.assertNotIn("ucxx_monitor", watched.threads())
+        self.assertFalse(watched.has_thread("ucxx_monitor"))
         self.assertEqual(list(self.folder.iterdir()), [])
         answer = attach(PREFIX, watched.pid)
         self.assertEqual(answer.returncode, 1)
@@ -233,7 +272,7 @@ class Monitor(unittest.TestCase):
         watched = self.start("5000")
         watched.tell("d", "drives")
         slow = [connect(self.path(watched)) for _ in range(MOST_CLIENTS)]
-        text = self.assert_answers(watched)
+        text = driven(lambda: self.assert_answers(watched))
         self.assertEqual(text.count("endpoint to this worker itself"), 5000)
         for client in slow:
             client.close()
@@ -271,6 +310,9 @@ class Monitor(unittest.TestCase):
 
     def test_a_forked_child_has_its_own(self):
         watched = self.start()
+        # Its monitor has allocated then. If a thread maps memory during the fork, the child hangs:
+        # docs/known-issues.md, "A forked child uses UCX".
+        self.assert_answers(watched)
         child = int(watched.tell("f", "child ").split()[1])
         watched.line("child is ready")
         own = self.folder / f"ucxx_rs.{child}.sock"
@@ -279,7 +321,7 @@ class Monitor(unittest.TestCase):
         self.assertNotIn("endpoint", text)
         os.kill(child, signal.SIGKILL)
         watched.tell("d", "drives")
-        self.assertIn("endpoint", self.assert_answers(watched))
+        self.assertIn("endpoint", driven(lambda: self.assert_answers(watched)))
 
     def test_a_stopped_process_is_recognised(self):
         watched = self.start()
