@@ -216,7 +216,8 @@
  *
  * Process
  *  - In a forked child, calls return UCXX_ERR_FORKED, and destroys do nothing. The child may create
- *    a new context.
+ *    a new context, but that hangs if another thread mapped memory during the fork (UCX's lock). If
+ *    the parent has threads, fork before the first context, or call exec.
  *  - The library changes no environment variable. It writes nothing to stdout, and to stderr only
  *    if the environment asks for it (UCXX_RS_LOG, and the program has no log callback).
  *
