@@ -8,6 +8,7 @@ of the test.
 
 import re
 
+ANSWERS_THE_KILLED = r"ucp_request\.inl:\d+ +Fatal: unexpected error: Endpoint timeout"
 # Assertions and fatal errors: a pattern in the dying process's output.
 ABORTS = {
     r"ucp_request\.c:684": ("1.13",),
@@ -35,7 +36,7 @@ ABORTS = {
     # Over TCP the owner of memory answers puts and gets of a killed process whose connection has
     # just failed. The library does not avoid it yet: a process that may use the memory can end its
     # owner.
-    r"ucp_request\.inl:\d+ +Fatal: unexpected error: Endpoint timeout": ("1.13", "1.21", "1.22"),
+    ANSWERS_THE_KILLED: ("1.13", "1.21", "1.22"),
 }
 # Invalid accesses: the stack of the thread that made them, from the innermost frame on.
 CRASHES = {
@@ -70,9 +71,13 @@ IN_TESTS = {
     # A worker is destroyed while UCX 1.13 still connects.
     r"ucp_request\.c:684": r"[._](tcp|default|hosts|mixed|asked)$|_valgrind_tcp$",
 }
-# And those of a tool whose peer is killed just after the connection.
-IN_TOOLS_RELEASES = ("1.13",)
-IN_TOOLS = r"(ucp_request\.c:684|tcp_iface\.c:307|wireup_ep\.c:241) +Assertion"
+# And those of a tool whose peer is killed: three just after the connection, one while it puts.
+IN_TOOLS = (
+    r"ucp_request\.c:684",
+    r"tcp_iface\.c:307",
+    r"wireup_ep\.c:241",
+    ANSWERS_THE_KILLED,
+)
 
 
 def abort(said, ucx):
@@ -121,5 +126,8 @@ def in_test(name, said, ucx):
 
 def in_tool(said, ucx):
     """The line in UCX that ended a tool, if known for it; otherwise None."""
-    found = re.search(IN_TOOLS, said)
-    return found.group(1) if found and ucx.startswith(IN_TOOLS_RELEASES) else None
+    for pattern in IN_TOOLS:
+        found = re.search(pattern, said)
+        if found and ucx.startswith(ABORTS[pattern]):
+            return found.group(0)
+    return None

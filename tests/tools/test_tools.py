@@ -306,7 +306,7 @@ class Endings(Case):
                     ended.append(line)
                     self.assertLessEqual(len(ended), MOST_ENDED_BY_UCX, ended)
                     self.skipTest(f"ended by UCX: {line}")
-                self.assertEqual(status, 1)
+                self.assertEqual(status, 1, other.said())
                 self.assertRegex(other.said(), r"the other side .* is gone")
 
             return do
