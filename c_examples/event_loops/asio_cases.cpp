@@ -203,47 +203,48 @@ void notifiers() {
 void ends_with_operations() {
   auto context = ucxx_rs::context::create();
   asio::io_context io;
-  bool ended = false;
+  enum { before, within, after } stage = before;
   struct note {
-    bool &to;
-    ~note() { to = true; }
+    decltype(stage) &to;
+    explicit note(decltype(stage) &s) : to(s) { to = within; }
+    ~note() { to = after; }
   };
   {
     ucxx_rs::asio_worker worker(io.get_executor(), ucxx_rs::worker::create(context));
     asio::co_spawn(
         io,
-        [](ucxx_rs::asio_worker &w, bool &end) -> asio::awaitable<void> {
-          note at_end{end};
+        [](ucxx_rs::asio_worker &w, decltype(stage) &s) -> asio::awaitable<void> {
+          note noted(s);
           auto peer = ucxx_rs::endpoint::create(w, ucxx_rs::address::of(w));
           std::vector<int> data(1000);
           co_await async_run(w, w.tag_recv(data, 5), use_awaitable);
-        }(worker, ended),
+        }(worker, stage),
         asio::detached);
-    io.run_for(20ms);
-    require(!ended, "the receive is in flight");
+    while (stage == before) io.run_one();
+    require(stage == within, "the receive is in flight");
   }
   // The handlers of cancelled operations run here, if anyone runs the io_context.
   io.restart();
   io.run();
-  require(ended, "the coroutine has ended with its operation");
+  require(stage == after, "the coroutine has ended with its operation");
 
   // Nobody runs it: the io_context destroys the coroutine.
-  ended = false;
+  stage = before;
   {
     asio::io_context stopped;
     ucxx_rs::asio_worker worker(stopped.get_executor(), ucxx_rs::worker::create(context));
     asio::co_spawn(
         stopped,
-        [](ucxx_rs::asio_worker &w, bool &end) -> asio::awaitable<void> {
-          note at_end{end};
+        [](ucxx_rs::asio_worker &w, decltype(stage) &s) -> asio::awaitable<void> {
+          note noted(s);
           int received = 0;
           co_await async_run(w, w.tag_recv(object(received), 5), use_awaitable);
-        }(worker, ended),
+        }(worker, stage),
         asio::detached);
-    stopped.run_for(20ms);
+    while (stage == before) stopped.run_one();
     stopped.stop();
   }
-  require(ended, "the coroutine was destroyed");
+  require(stage == after, "the coroutine was destroyed");
 }
 
 /// Several threads run the executor. Each chain of messages is on some of them.
