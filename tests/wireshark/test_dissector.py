@@ -129,6 +129,15 @@ class Made(unittest.TestCase):
         found = self.values("_ws.expert.message", "_ws.expert && ucxx_rs && !tcp.flags.syn==1")
         return [text for text in found if not text.startswith(("Connection", "This frame"))]
 
+    def test_the_owner_of_a_callback_of_ucxx(self):
+        connection = self.connection()
+        for owner in (b"owner".ljust(64, b"\0"), b"o" * 64):
+            queue = struct.pack("<IB64sQBQ", 0, 1, owner, 5, 0, 4) + b"head"
+            connection.send(am(queue, b"data!", am_id=0))
+        self.assertEqual(self.values("ucxx_rs.queue.owner"), ["owner", "o" * 64])
+        self.assertEqual(self.values("ucxx_rs.user_header"), [b"head".hex()] * 2)
+        self.assertEqual(self.experts(), [])
+
     def test_every_kind(self):
         connection = self.connection()
         connection.send(am(header(1, flags=1, sequence=4), address()))

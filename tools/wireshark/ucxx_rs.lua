@@ -331,7 +331,7 @@ local f = {
   queue_memory = field("queue.memory_type", ProtoField.uint32, "UCX's memory type", base.DEC,
     UCX_MEMORY_TYPES),
   queue_named = field("queue.named", ProtoField.uint8, "A callback is named", base.DEC),
-  queue_owner = field("queue.owner", ProtoField.stringz, "Owner of the callback"),
+  queue_owner = field("queue.owner", ProtoField.string, "Owner of the callback"),
   queue_callback = field("queue.callback", ProtoField.uint64, "Number of the callback", base.DEC),
   queue_refuse = field("queue.refuse", ProtoField.uint8, "Refuse without such memory", base.DEC),
   queue_header = field("queue.user_header", ProtoField.uint64, "Length of the user's header",
