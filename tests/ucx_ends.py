@@ -71,20 +71,20 @@ IN_TESTS = {
     # A worker is destroyed while UCX 1.13 still connects.
     r"ucp_request\.c:684": r"[._](tcp|default|hosts|mixed|asked)$|_valgrind_tcp$",
 }
-# And those of a tool whose peer is killed: three just after the connection, one while it puts.
-IN_TOOLS = (
-    r"ucp_request\.c:684",
-    r"tcp_iface\.c:307",
-    r"wireup_ep\.c:241",
-    ANSWERS_THE_KILLED,
-)
+# And those of a tool whose peer is killed just after the connection.
+IN_TOOLS = {
+    pattern + " +Assertion": ABORTS[pattern]
+    for pattern in (r"ucp_request\.c:684", r"tcp_iface\.c:307", r"wireup_ep\.c:241")
+}
+# And while it puts.
+IN_TOOLS[ANSWERS_THE_KILLED] = ABORTS[ANSWERS_THE_KILLED]
 
 
-def abort(said, ucx):
+def abort(said, ucx, known=ABORTS):
     """The line in UCX at which a process aborted, from its output; None if it is not known for this
     release.
     """
-    for pattern, releases in ABORTS.items():
+    for pattern, releases in known.items():
         if ucx.startswith(releases) and re.search(pattern, said):
             return pattern.replace("\\", "")
     return None
@@ -126,8 +126,4 @@ def in_test(name, said, ucx):
 
 def in_tool(said, ucx):
     """The line in UCX that ended a tool, if known for it; otherwise None."""
-    for pattern in IN_TOOLS:
-        found = re.search(pattern, said)
-        if found and ucx.startswith(ABORTS[pattern]):
-            return found.group(0)
-    return None
+    return abort(said, ucx, IN_TOOLS)
