@@ -94,22 +94,21 @@ def driven(ask):
 
     On a busy machine that thread may not run for as long as the monitor waits: half a second.
     """
-    texts = []
 
-    def is_said():
-        texts.append(ask())
-        return "has not called the library" not in texts[-1]
+    def text():
+        said = ask()
+        return "has not called the library" not in said and said
 
-    until(is_said)
-    return texts[-1]
+    return until(text)
 
 
 def until(condition):
-    """Waits for what nobody tells."""
+    """Waits for what nobody tells, and returns it."""
     end = time.monotonic() + LIMIT
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < end, "it does not come"
         time.sleep(0.001)
+    return found
 
 
 def connect(path):
