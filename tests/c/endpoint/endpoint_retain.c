@@ -146,9 +146,11 @@ static void on_threads(const manner_t *manner) {
   for (int at = 0; at < THREADS; at++) {
     holders[at].closed = &closed;
     CHECK_OK(ucxx_endpoint_retain(endpoint, &holders[at].endpoint));
-    CHECK_EQ(pthread_create(&threads[at], NULL, hold, &holders[at]), 0);
   }
+  /* Before the threads run: the last handle to go waits for a server that only this thread drives. */
   ucxx_endpoint_destroy(endpoint);
+  for (int at = 0; at < THREADS; at++)
+    CHECK_EQ(pthread_create(&threads[at], NULL, hold, &holders[at]), 0);
   for (int at = 0; at < THREADS * HANDLES; at++) {
     int number = -1;
     ucxx_request_t *request = NULL;
