@@ -147,7 +147,7 @@ static void on_threads(const manner_t *manner) {
     holders[at].closed = &closed;
     CHECK_OK(ucxx_endpoint_retain(endpoint, &holders[at].endpoint));
   }
-  /* Before the threads run: the last handle to go waits for a server that only this thread drives. */
+  /* Before the threads run: the last one waits for the server, which only this thread drives. */
   ucxx_endpoint_destroy(endpoint);
   for (int at = 0; at < THREADS; at++)
     CHECK_EQ(pthread_create(&threads[at], NULL, hold, &holders[at]), 0);
