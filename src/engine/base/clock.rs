@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 use rustix::event::Timespec;
+use rustix::time::{clock_gettime, ClockId};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,12 @@ use std::time::{Duration, Instant};
 pub(crate) fn now_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     1 + START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// Nanoseconds that this thread has had a processor. A system call.
+pub(crate) fn worked_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The deadline `timeout_ns` from now. `u64::MAX` means no deadline, and stays `u64::MAX`.

@@ -59,6 +59,8 @@ impl SharedEndpoint {
         }
         let endpoint = EndpointPointer(self);
         let timeout_ns = params.timeout_ns;
+        // `on_close` may destroy the last handle before this thread has set the status.
+        let kept = self.shared();
         let later = self.worker().post_operation(
             Kind::EndpointClose,
             params,
@@ -77,7 +79,7 @@ impl SharedEndpoint {
         if let Some(submitted) = later {
             // Later operations are refused at once; earlier ones are handled by the phase. This
             // thread is outside the gate, so the job changes the life.
-            self.set_status(Status::CLOSED);
+            kept.set_status(Status::CLOSED);
             return Ok(submitted);
         }
         let inside = self.enter()?;

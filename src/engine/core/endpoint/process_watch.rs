@@ -25,7 +25,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Interval between two checks while the worker is busy.
 const INTERVAL_NS: u64 = 100_000_000;
-/// How long to read what an ended process has sent: other processes may keep sending.
+/// How long to read what an ended process has sent, as others may keep sending. It is time on a
+/// processor: a thread that has none meanwhile loses no message.
 const READING_NS: u64 = 20_000_000;
 /// Descriptors handled by one check; the next one finds the others.
 const MOST_AT_ONCE: usize = 32;
@@ -240,9 +241,9 @@ impl Worker {
     /// Reads what a process sent before it ended: it has arrived, possibly behind messages of
     /// others.
     fn read_what_is_left(&self) {
-        let deadline = clock::deadline_after(READING_NS);
+        let end = clock::worked_ns() + READING_NS;
         // SAFETY: a live worker, inside its gate.
-        while unsafe { sys::ucp_worker_progress(self.ucp()) } != 0 && clock::now_ns() < deadline {}
+        while unsafe { sys::ucp_worker_progress(self.ucp()) } != 0 && clock::worked_ns() < end {}
     }
 
     /// Fails the endpoints whose processes have ended. True if there were any.

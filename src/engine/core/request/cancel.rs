@@ -86,18 +86,21 @@ impl SharedEndpoint {
     /// Cancels every operation of the endpoint. Returns their number. It waits for the progress
     /// thread.
     pub fn cancel_all(&self) -> Result<usize> {
+        // A callback may destroy the last handle meanwhile.
+        let worker = self.worker().clone();
         let count = self.on_owner(|inside| Ok(inside.worker.cancel_every(inside)))?;
-        self.worker().tell_others();
+        worker.tell_others();
         Ok(count)
     }
 
     /// The same, without waiting for the progress thread.
     pub fn post_cancel_all(&self) -> Result<()> {
-        let endpoint = self.shared();
-        self.worker().post(move |inside| {
+        // As above.
+        let (endpoint, worker) = (self.shared(), self.worker().clone());
+        worker.post(move |inside| {
             inside.cancel_every(endpoint.of(inside));
         })?;
-        self.worker().tell_others();
+        worker.tell_others();
         Ok(())
     }
 }
