@@ -7,7 +7,6 @@ test_group.py RANK MODE TLS ROOT       one member, started by the test
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import unittest
@@ -16,6 +15,7 @@ import numpy as np
 
 import ucxx_rs
 from case import LIMIT_S, MODES, TRANSPORTS, Case, context
+from free_port import free_port
 
 SIZE = 3
 
@@ -194,8 +194,7 @@ class Groups(Case):
                 self.run_members(mode, TRANSPORTS[name])
 
     def run_members(self, mode, tls):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            root = f"127.0.0.1:{free.getsockname()[1]}"
+        root = f"127.0.0.1:{free_port()}"
         members = [
             subprocess.Popen(
                 [sys.executable, "-X", "faulthandler", "-W", "error", os.path.abspath(__file__)]

@@ -18,13 +18,12 @@ import traceback
 from collections import Counter, defaultdict
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import clean_environment
 import scenarios
 from actors import WATCHDOG, Field, KnownAbort, Violation
 from network import Hosts, Network, Unavailable
 from rounds import FifoStopped, Pool, Round, Unheard
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import clean_environment
 
 HERE = Path(__file__).resolve().parent
 

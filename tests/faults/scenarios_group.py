@@ -2,9 +2,9 @@
 
 import secrets
 import signal
-import socket
 
 from actors import Violation
+from free_port import free_port
 from rounds import DEATH, NANO, FifoStopped
 from scenarios import scenario
 
@@ -38,9 +38,7 @@ class Crew:
             self.all("meet")
 
     def join(self):
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            root = f"127.0.0.1:{unused.getsockname()[1]}"
+        root = f"127.0.0.1:{free_port()}"
         secret = secrets.token_hex(16)
         for rank, member in enumerate(self.members):
             member.post(

@@ -19,8 +19,9 @@ from pathlib import Path
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 import metrics_table
+from free_port import free_port
 
 LIMIT = 60  # seconds; only a hang takes so long
 TRANSPORTS = {"shm": "posix,cma,self", "tcp": "tcp,self"}
@@ -73,12 +74,6 @@ class Program:
         status = self.process.wait(LIMIT)
         self.process.stdout.close()
         return status
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def get(port, path="/metrics", method="GET"):

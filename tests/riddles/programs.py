@@ -6,6 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from clean_environment import environment
+from free_port import free_port as free_port
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 60  # seconds; only a hang of the test itself takes so long

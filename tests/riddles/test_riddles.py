@@ -15,7 +15,7 @@ import time
 import unittest
 from pathlib import Path
 
-from programs import LIMIT, attach, build, environment
+from programs import LIMIT, attach, build, environment, free_port
 
 PREFIX = Path()
 NODE = Path()
@@ -112,10 +112,7 @@ class Riddle(unittest.TestCase):
         )
 
     def start_group(self, number):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         group["UCXX_RS_GROUP_SECRET"] = "riddle"
         self.start(number, environments=({**group, "RANK": "0"}, {**group, "RANK": "1"}))
 
