@@ -71,7 +71,9 @@ static inline ucxx_status_t say(ucxx_endpoint_t *to, const void *data, size_t le
  * also waits, but does not return the outcome. */
 static inline ucxx_status_t hang_up(ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.timeout_ns = TIMEOUT_NS; /* without it, a peer that does not answer has one second */
+  ucxx_status_t status = ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, &params, &request);
   return outcome(status, request);
 }
 

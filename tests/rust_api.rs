@@ -171,6 +171,8 @@ fn dropped_and_cancelled_requests_free_their_buffers() {
         assert!(Pin::new(&mut receive).poll(&mut waking).is_pending());
         assert!(!receive.wait_timeout(SHORT).unwrap());
         drop(receive);
+        // It has been cancelled, and takes no message any more.
+        wait_until("a dropped receive is cancelled", || count.load(Ordering::SeqCst) == 0);
         // A send that nobody receives. The worker is asked for it by its end at the latest.
         drop(pair.to_there.tag_send(vec![1; LONG], 99));
         // The next message is not taken by a dropped receive.

@@ -105,7 +105,7 @@ static void ask(std::uint16_t port) {
   }
   endpoint.tag_send({}, number).wait();
   hear({}, answer);
-  endpoint.close().wait();
+  endpoint.close().with({.timeout = std::chrono::minutes(1)}).wait();
 }
 
 int main(int argc, char **argv) try {

@@ -55,7 +55,8 @@ asio::awaitable<void> client(ucxx_rs::asio_worker &worker, std::uint16_t port,
     co_await async_run(worker, peer.stream_recv(received), use_awaitable);
     if (received != sent) std::abort();
   }
-  co_await async_run(worker, peer.close(), use_awaitable);
+  co_await async_run(worker, peer.close().with({.timeout = std::chrono::minutes(1)}),
+                     use_awaitable);
   if (--left == 0) worker.stop();
 }
 

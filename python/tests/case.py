@@ -110,6 +110,14 @@ class Pair:
         self.there = self.one.connect(self.other.address, **options)
         self.back = self.other.connect(self.one.address, **options)
 
+    def settle(self):
+        """Until nothing is in progress: a reply may arrive before its end is reported where it was
+        sent. Outside a loop.
+        """
+        while self.one.in_progress or self.other.in_progress:
+            self.one.progress()
+            self.other.progress(0.001)
+
     async def __aenter__(self):
         return self
 

@@ -447,7 +447,7 @@ async def serve(sock, tls):
                     lines.write(await getattr(served, what)(**arguments))
                 except ucxx_rs.Error as error:
                     lines.write(error.name)
-            await served.endpoint.close()
+            await served.endpoint.close(timeout=60)
             left = worker.in_progress
         asyncio.get_running_loop().set_exception_handler(None)
         lines.write({"in_progress": left})

@@ -71,7 +71,7 @@ class Failure(LoopCase):
         async def test(worker, peer):
             taken = peer.ask("take", tag=1, size=LARGE)
             sent = peer.endpoint.send(b"\1" * LARGE, 1)
-            await peer.endpoint.close()
+            await peer.endpoint.close(timeout=60)
             self.assertIsNone(await sent)
             self.assertEqual((await taken)[0], LARGE)
             self.assertIsNone(await peer.endpoint.wait_closed())

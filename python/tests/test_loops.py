@@ -40,6 +40,7 @@ class Loops(Case):
                 pair.other.on_fetch(1, lambda fetch: fetch.header)
                 for _ in range(5):
                     asyncio.run(exchange(pair))
+                pair.settle()
                 self.assertEqual((pair.one.in_progress, pair.other.in_progress), (0, 0))
                 self.assertLessEqual(len(pair.one.traffic.drivers), 1)
 
@@ -65,7 +66,7 @@ class Loops(Case):
 
                 async def second():
                     await exchange(pair)
-                    await back.close()
+                    await back.close(timeout=60)
                     reason = await asyncio.wait_for(endpoint.wait_closed(), 10)
                     self.assertIsInstance(reason, ucxx_rs.ConnectionReset)
 
@@ -230,7 +231,7 @@ class Loops(Case):
                 accepted = await listener.accept()
                 for _ in range(20):
                     await exchange(pair)
-                await endpoint.close()
+                await endpoint.close(timeout=60)
                 self.assertIsInstance(await accepted.wait_closed(), ucxx_rs.ConnectionReset)
 
         def test(mode):

@@ -219,8 +219,10 @@ class Listeners(LoopCase):
                 taken = peer.ask("take", tag=1, size=5)
                 await endpoint.send(b"hello", 1)
                 await taken
-            async with worker.connect(("127.0.0.1", port), connect_timeout=5) as endpoint:
+                await endpoint.close(timeout=60)
+            async with worker.connect(("127.0.0.1", port), connect_timeout=60) as endpoint:
                 self.assertFalse(endpoint.closed)
+                await endpoint.close(timeout=60)
 
         await self.over_everything(test, transports=["tcp"])
 

@@ -93,7 +93,7 @@ class Multi(LoopCase):
             given = peer.ask("give_multi", tag=1, sizes=[LARGE, 0, 3, 100], seed=7)
             received = await worker.recv_multi(1)
             await given
-            await peer.endpoint.close()
+            await peer.endpoint.close(timeout=60)
             await worker.aclose()
             gc.collect()
             self.assertEqual(

@@ -586,7 +586,7 @@ def hub_cut_link(r):
     peer = r.guest("peer", transports, prefix=network.prefix("far"))
     how, liveness = (
         r.choose("how", ("down", "loss", "one way")),
-        r.choose("liveness", (0, 0.5, 1.5)),
+        r.choose("liveness", (0, 1.5, 3.0)),
     )
     flows, places = [], []
     for actor in r.involve():

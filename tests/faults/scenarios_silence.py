@@ -44,7 +44,7 @@ def stopped_liveness(r):
     transports = r.take_part()
     peer = r.guest("peer", transports)
     count, size = r.load(8 << 20)
-    liveness = r.choose("liveness", (0.5, 1.0, 2.0))
+    liveness = r.choose("liveness", (1.5, 2.0, 3.0))
     places = []
     for actor in r.involve():
         here, there = r.join(actor, peer, liveness=int(liveness / NANO))
@@ -83,7 +83,7 @@ def cut_link(r):
     network, transports = r.pools["link"].network, r.take_part("link")
     peer = r.guest("peer", transports, prefix=network.prefix("far"))
     how = r.choose("how", ("down", "loss", "one way"))
-    liveness = r.choose("liveness", (0, 0.5, 1.5))
+    liveness = r.choose("liveness", (0, 1.5, 3.0))
     count, size = r.load(1 << 20)
     places = []
     for actor in r.involve():

@@ -370,6 +370,23 @@ static void close_round(caller_t *c) {
       ucxx_memory_destroy(pools[KIND_memory][place].handle);
 }
 
+/* Without the library's threads. */
+static const footprint_t alone = {.threads = 1, .descriptors = 1000};
+
+/* A thread of the library that destroys workers may still be running. */
+static footprint_t settled(const footprint_t *before) {
+  footprint_t now = footprint_now();
+  for (int wait = 0;
+       wait < 2000 && (now.threads > before->threads || now.descriptors > before->descriptors);
+       wait++) {
+    usleep(10000);
+    now = footprint_now();
+  }
+  malloc_trim(0);
+  now.resident_kib = footprint_now().resident_kib;
+  return now;
+}
+
 static void run_round(uint64_t seed, unsigned number) {
   caller_t *c = calloc(1, sizeof *c);
   CHECK(c != NULL);
@@ -406,23 +423,10 @@ static void run_round(uint64_t seed, unsigned number) {
   close_round(c);
   ROUND_STEP("round %u of seed 0x%llx: the callbacks", number, (unsigned long long)seed);
   CHECK_OK(ucxx_log_set_callback(NULL, NULL, UCXX_LOG_OFF));
+  settled(&alone);
   CHECK_EQ(check_records(), 0);
   CHECK_EQ(allocations_left(), 0);
   free(c);
-}
-
-/* A thread of the library that destroys workers may still be running. */
-static footprint_t settled(const footprint_t *before) {
-  footprint_t now = footprint_now();
-  for (int wait = 0;
-       wait < 2000 && (now.threads > before->threads || now.descriptors > before->descriptors);
-       wait++) {
-    usleep(10000);
-    now = footprint_now();
-  }
-  malloc_trim(0);
-  now.resident_kib = footprint_now().resident_kib;
-  return now;
 }
 
 int main(int argc, char **argv) {
@@ -451,7 +455,7 @@ int main(int argc, char **argv) {
     made += THREADS * CALLS_A_THREAD;
     if (fflush(stderr) != 0 || lseek(caught_stderr, 0, SEEK_END) != 0)
       FAIL("the library has written to stderr");
-    last = settled(rounds == 0 ? &(footprint_t){.threads = 1, .descriptors = 1000} : &first);
+    last = settled(rounds == 0 ? &alone : &first);
     if (rounds++ < WARM_UP) first = last;
     printf("round %u: %llu calls, %llu from callbacks; %ld KiB resident, %ld mappings, %ld "
            "descriptors, %ld threads\n",

@@ -328,12 +328,12 @@ class Endings(Case):
             self.assertEqual(status, 1)
             # During a round, or before its first message.
             self.assertRegex(
-                client.said(), "nothing has completed for 1 seconds|silent for 1 seconds"
+                client.said(), "nothing has completed for 3 seconds|silent for 3 seconds"
             )
 
         for arguments in (
-            ["--timeout", "1"],
-            ["--timeout", "1", "-P", "adaptive", "-k", "callback", "-t", "tag_rate"],
+            ["--timeout", "3"],
+            ["--timeout", "3", "-P", "adaptive", "-k", "callback", "-t", "tag_rate"],
         ):
             with self.subTest(arguments=arguments):
                 self.in_the_middle("shm", arguments, do)

@@ -367,7 +367,11 @@ void pair_disconnect(pair_t *pair) {
   STEP("disconnecting the two processes");
   pair_sync(pair);
   ucxx_request_t *request = NULL;
-  CHECK_OK(finish(ucxx_endpoint_close(pair->endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+  /* The other process may be late. */
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.timeout_ns = 60 * SECOND;
+  CHECK_OK(
+      finish(ucxx_endpoint_close(pair->endpoint, UCXX_CLOSE_FLUSH, &params, &request), &request));
   pair_sync(pair);
   ucxx_endpoint_destroy(pair->endpoint);
   ucxx_worker_destroy(pair->worker);

@@ -9,7 +9,7 @@
 
 static const ucxx_worker_params_t *worker_params;
 static const uint32_t victim = 2;
-static const uint64_t patience = 1000 * MILLISECOND;
+static const uint64_t patience = 2 * SECOND;
 
 static void join(member_t *member) {
   member_open(member, worker_params);
