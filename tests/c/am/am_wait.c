@@ -285,8 +285,7 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
     }
     STEP("%s, %zu bytes: the end", mode, receiver.shape->length);
     /* Progresses the other side until it has nothing left to send. */
-    CHECK_OK(finish(ucxx_endpoint_close(receiver.duo.to_right, UCXX_CLOSE_FLUSH, NULL, &request),
-                    &request));
+    CHECK_OK(finish(close_patiently(receiver.duo.to_right, &request), &request));
     atomic_store(&receiver.over, 1);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     ucxx_endpoint_destroy(receiver.duo.to_right);

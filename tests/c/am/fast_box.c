@@ -351,8 +351,7 @@ static void round_in_mode(const ucxx_worker_params_t *worker_params, const char 
   ucxx_request_t *request = NULL;
   if (pair->side == 0) {
     for (uint64_t at = 0; at < PARTINGS; at++) send_message(PARTING, at);
-    CHECK_OK(
-        finish(ucxx_endpoint_close(pair->endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    CHECK_OK(finish(close_patiently(pair->endpoint, &request), &request));
   } else {
     progress_until(is_closed, 0, is_manual, LONG);
     CHECK_EQ(parting, PARTINGS);

@@ -68,10 +68,11 @@ static inline ucxx_listener_t *listen_on(site_t *site, const char *host) {
   ucxx_listener_params_t params = UCXX_LISTENER_PARAMS_INIT;
   ucxx_listener_t *listener = NULL;
   params.host = host;
+  params.port = test_free_port();
   params.on_connect = on_connect;
   params.on_connect_arg = site;
   CHECK_OK(ucxx_listener_create(site->server, &params, &listener));
-  CHECK(ucxx_listener_port(listener) != 0);
+  CHECK_EQ(ucxx_listener_port(listener), params.port);
   return listener;
 }
 
@@ -126,7 +127,7 @@ static inline void hang_up(const site_t *site, ends_t *left, ends_t *right) {
   for (int at = 0; at < 2; at++) {
     if (both[at] != NULL && both[at]->endpoint != NULL &&
         ucxx_endpoint_status(both[at]->endpoint) != UCXX_ERR_CLOSED)
-      status[at] = ucxx_endpoint_close(both[at]->endpoint, UCXX_CLOSE_FLUSH, NULL, &requests[at]);
+      status[at] = close_patiently(both[at]->endpoint, &requests[at]);
   }
   for (int at = 0; at < 2; at++) {
     CHECK_OK(site_finish(site, status[at], &requests[at]));

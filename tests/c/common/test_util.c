@@ -1,6 +1,7 @@
 /* The checks, the guard and the process pairs of all test programs; see test_util.h. */
 #include "test_util.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -363,15 +364,30 @@ void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params,
   pair_sync(pair);
 }
 
+uint16_t test_free_port(void) {
+  static uint64_t tries;
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  CHECK(listener >= 0);
+  do
+    address.sin_port =
+        htons((uint16_t)(10000 + test_mix((uint64_t)getpid() << 20 | ++tries) % 20000));
+  while (bind(listener, (struct sockaddr *)&address, sizeof address) != 0);
+  close(listener);
+  return ntohs(address.sin_port);
+}
+
+ucxx_status_t close_patiently(ucxx_endpoint_t *endpoint, ucxx_request_t **request) {
+  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
+  params.timeout_ns = 600 * SECOND;
+  return ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, &params, request);
+}
+
 void pair_disconnect(pair_t *pair) {
   STEP("disconnecting the two processes");
   pair_sync(pair);
   ucxx_request_t *request = NULL;
-  /* The other process may be late. */
-  ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.timeout_ns = 60 * SECOND;
-  CHECK_OK(
-      finish(ucxx_endpoint_close(pair->endpoint, UCXX_CLOSE_FLUSH, &params, &request), &request));
+  CHECK_OK(finish(close_patiently(pair->endpoint, &request), &request));
   pair_sync(pair);
   ucxx_endpoint_destroy(pair->endpoint);
   ucxx_worker_destroy(pair->worker);
@@ -438,8 +454,7 @@ void duo_open(duo_t *duo, const ucxx_context_params_t *context_params) {
 
 void duo_drop(const duo_t *duo, ucxx_endpoint_t *endpoint) {
   ucxx_request_t *request = NULL;
-  CHECK_OK(
-      duo_finish(duo, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+  CHECK_OK(duo_finish(duo, close_patiently(endpoint, &request), &request));
   ucxx_endpoint_destroy(endpoint);
 }
 

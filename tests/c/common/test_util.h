@@ -61,6 +61,9 @@ void test_check_content(const char *file, int line, const void *data, size_t len
 /* From UCXX_TEST_SEED or the clock; printed, so that a failure can be reproduced. */
 uint64_t test_seed(void);
 uint64_t test_mix(uint64_t value);
+/* A port below those that the kernel gives away, so that nobody gets it before it is used, or
+ * between two uses. */
+uint16_t test_free_port(void);
 /* The rounds of a random test: a third of `whole`, or all of them if UCXX_TEST_WHOLE is set, as
  * `make check-full` does. */
 unsigned test_rounds(unsigned whole);
@@ -130,6 +133,8 @@ void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params,
 /* Sends this worker's address and receives the peer's. */
 ucxx_address_t *pair_exchange_address(const pair_t *pair, ucxx_worker_t *worker);
 void pair_disconnect(pair_t *pair);
+/* Closes by FLUSH. Without a time limit, a peer that has no processor has one second to answer. */
+ucxx_status_t close_patiently(ucxx_endpoint_t *endpoint, ucxx_request_t **request);
 
 /* ------------------------------------------------------------------ two workers in one process */
 

@@ -42,7 +42,7 @@ static void body(pair_t *pair) {
     live(pair, test_mix(pair->seed + round) % 400);
     if (pair->side == 1) {
       ucxx_request_t *close = NULL;
-      CHECK_OK(finish(ucxx_endpoint_close(pair->endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+      CHECK_OK(finish(close_patiently(pair->endpoint, &close), &close));
       pair_tell(pair);
     } else {
       pair_await(pair);

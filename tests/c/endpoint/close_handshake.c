@@ -69,7 +69,9 @@ static void say(const sides_t *sides, const ends_t *from, ucxx_worker_t *to, uin
 
 static void close_it(const sides_t *sides, ends_t *ends, int32_t how) {
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_endpoint_close(ends->endpoint, how, NULL, &request);
+  ucxx_status_t status = how == UCXX_CLOSE_FLUSH
+                             ? close_patiently(ends->endpoint, &request)
+                             : ucxx_endpoint_close(ends->endpoint, how, NULL, &request);
   finished(sides, status, &request, UCXX_OK);
   UNTIL(sides, seen_count(&ends->close) > 0);
   CHECK_OK(ends->close.status);

@@ -86,7 +86,8 @@ static void never_answers(enum way way) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
   STEP("a peer that never answers, way %d", way);
   open_unheard(&duo, &closed, NULL);
-  if (way == TIME || way == TIME_CLOSES) params.timeout_ns = 50 * MILLISECOND;
+  /* Its last message must leave in this time. */
+  if (way == TIME || way == TIME_CLOSES) params.timeout_ns = 500 * MILLISECOND;
   if (way == TIME_CLOSES) params.flags = UCXX_FLAG_TIMEOUT_CLOSES;
   ucxx_status_t status = ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &params, &close);
   for (int passes = 0; passes < 10; passes++) CHECK_OK(ucxx_worker_progress(duo.left, NULL));

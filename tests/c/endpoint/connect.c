@@ -137,6 +137,7 @@ static void silent(const manner_t *manner) {
   ucxx_endpoint_destroy(client.endpoint);
   CHECK(ucxx_request_status(requests[0]) < 0);
   ucxx_request_destroy(requests[0]);
+  requests[0] = NULL;
   CHECK_EQ(seen_count(&client.close), 1);
 
   STEP("%s: nobody answers in time", manner->name);
@@ -237,7 +238,7 @@ static void waiting_operations(const manner_t *manner, int how) {
   dial(&site, "127.0.0.1", &client);
   submit(&site, client.endpoint, out, sends, sent);
   ended = how == 0   ? ucxx_endpoint_flush(client.endpoint, NULL, &end)
-          : how == 1 ? ucxx_endpoint_close(client.endpoint, UCXX_CLOSE_FLUSH, NULL, &end)
+          : how == 1 ? close_patiently(client.endpoint, &end)
                      : ucxx_worker_flush(site.client, NULL, &end);
   CHECK_STATUS(ended, UCXX_INPROGRESS);
   AWAIT(&site, asked(&site) == 1);
@@ -273,14 +274,14 @@ static void several_addresses(const manner_t *manner) {
   resolve_to("127.0.0.2", "127.0.0.3", "127.0.0.1");
   dial(&site, "several.test", &client);
   CHECK(__atomic_load_n(&lookups, __ATOMIC_ACQUIRE) > before);
-  CHECK_STATUS(ucxx_tag_send(client.endpoint, "message", 8, 5, NULL, &send), UCXX_INPROGRESS);
+  ucxx_status_t sent = ucxx_tag_send(client.endpoint, "message", 8, 5, NULL, &send);
   AWAIT(&site, seen_count(&client.open) == 1 && asked(&site) == 1);
   char in[8], text[64];
   ucxx_request_t *receive = NULL;
   CHECK_OK(site_finish(&site, ucxx_tag_recv(site.server, in, 8, 5, UINT64_MAX, NULL, &receive),
                        &receive));
   CHECK(memcmp(in, "message", 8) == 0);
-  CHECK_OK(site_finish(&site, UCXX_INPROGRESS, &send));
+  CHECK_OK(site_finish(&site, sent, &send));
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   CHECK_OK(ucxx_endpoint_query(client.endpoint, &attr));
   snprintf(text, sizeof text, "127.0.0.1:%u", (unsigned)ucxx_listener_port(site.listener));
@@ -338,9 +339,7 @@ static void source_address(const manner_t *manner) {
   site_open(&site, manner, NULL, HOLD);
   ucxx_endpoint_params_t params = watching(&client);
   char source[64];
-  int reserved, free_port = silent_port(&reserved);
-  close(reserved);
-  snprintf(source, sizeof source, "127.0.0.1:%d", free_port);
+  snprintf(source, sizeof source, "127.0.0.1:%d", test_free_port());
   params.local_address = source;
   uint16_t port = ucxx_listener_port(site.listener);
   CHECK_OK(ucxx_endpoint_connect(site.client, "127.0.0.1", port, &params, &client.endpoint));
@@ -381,9 +380,8 @@ static void no_error_handling(const manner_t *manner) {
   transfer(&site, client.endpoint, site.server, LARGE, 1);
   transfer(&site, site.accepted[0].endpoint, site.client, LARGE, 2);
   ucxx_request_t *closes[2] = {NULL};
-  ucxx_status_t here = ucxx_endpoint_close(client.endpoint, UCXX_CLOSE_FLUSH, NULL, &closes[0]);
-  ucxx_status_t there =
-      ucxx_endpoint_close(site.accepted[0].endpoint, UCXX_CLOSE_FLUSH, NULL, &closes[1]);
+  ucxx_status_t here = close_patiently(client.endpoint, &closes[0]);
+  ucxx_status_t there = close_patiently(site.accepted[0].endpoint, &closes[1]);
   CHECK_OK(site_finish(&site, here, &closes[0]));
   CHECK_OK(site_finish(&site, there, &closes[1]));
   ucxx_endpoint_destroy(client.endpoint);
@@ -416,8 +414,7 @@ static void speaks_first(const manner_t *manner, size_t length, int closes) {
   ucxx_endpoint_params_t params = watching(server);
   CHECK_OK(ucxx_endpoint_accept(site.held[0], &params, &server->endpoint));
   ucxx_status_t sent = ucxx_tag_send(server->endpoint, out, length, 3, NULL, &send);
-  ucxx_status_t closed =
-      closes ? ucxx_endpoint_close(server->endpoint, UCXX_CLOSE_FLUSH, NULL, &close) : UCXX_OK;
+  ucxx_status_t closed = closes ? close_patiently(server->endpoint, &close) : UCXX_OK;
   ucxx_conn_request_destroy(site.held[0]);
   CHECK_OK(site_finish(&site, sent, &send));
   CHECK_OK(site_finish(&site, received, &receive));

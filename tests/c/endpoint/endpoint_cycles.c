@@ -57,7 +57,7 @@ static void both_sides_cycle(const pair_t *pair, const ucxx_address_t *address) 
   ucxx_request_t *close = NULL;
   CHECK_OK(ucxx_endpoint_create(pair->worker, address, NULL, &endpoint));
   greet(pair, endpoint);
-  CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  CHECK_OK(finish(close_patiently(endpoint, &close), &close));
   ucxx_endpoint_destroy(endpoint);
   pair_sync(pair);
 }
@@ -109,7 +109,7 @@ static void by_port_cycle(const pair_t *pair, const ucxx_address_t *address) {
     ucxx_request_t *close = NULL;
     CHECK_OK(ucxx_endpoint_connect(pair->worker, "127.0.0.1", port, NULL, &endpoint));
     greet(pair, endpoint);
-    CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+    CHECK_OK(finish(close_patiently(endpoint, &close), &close));
     ucxx_endpoint_destroy(endpoint);
   } else {
     while (seen_count(&accepted.open) == 0) progress(pair->worker);
@@ -132,7 +132,7 @@ static void one_side_cycle(const pair_t *pair, const ucxx_address_t *address) {
     CHECK_OK(ucxx_endpoint_create(pair->worker, address, NULL, &endpoint));
     ucxx_status_t sent = ucxx_tag_send(endpoint, &word, sizeof word, 1, NULL, &request);
     CHECK_OK(finish(sent, &request));
-    CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    CHECK_OK(finish(close_patiently(endpoint, &request), &request));
     ucxx_endpoint_destroy(endpoint);
   } else {
     ucxx_status_t received =

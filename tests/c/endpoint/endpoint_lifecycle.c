@@ -210,11 +210,10 @@ static void close_at_once(void) {
     /* A plain destroy waits for a flush that the other worker does not answer; trying it once is
      * enough. */
     if (time > 0)
-      CHECK_OK(
-          duo_finish(&duo,
-                     ucxx_endpoint_close(endpoint, time % 2 ? UCXX_CLOSE_FLUSH : UCXX_CLOSE_FORCE,
-                                         NULL, &close),
-                     &close));
+      CHECK_OK(duo_finish(&duo,
+                          time % 2 ? close_patiently(endpoint, &close)
+                                   : ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &close),
+                          &close));
     ucxx_endpoint_destroy(endpoint);
     CHECK_EQ(seen_count(&closed), 1);
   }
@@ -249,8 +248,7 @@ static void to_oneself(void) {
   }
   STEP("closing an endpoint to the same worker");
   ucxx_request_t *close = NULL;
-  CHECK_OK(duo_finish(&solo, ucxx_endpoint_close(solo.to_right, UCXX_CLOSE_FLUSH, NULL, &close),
-                      &close));
+  CHECK_OK(duo_finish(&solo, close_patiently(solo.to_right, &close), &close));
   CHECK_EQ(seen_count(&closed), 1);
   ucxx_endpoint_destroy(solo.to_right);
   ucxx_endpoint_t *second = connect_workers(solo.left, solo.left),

@@ -42,8 +42,7 @@ static ucxx_endpoint_t *reach(const site_t *site, keeper_t *opened, seen_t *clos
 static void close_last(const site_t *site, ucxx_endpoint_t *endpoint, const seen_t *closed) {
   ucxx_request_t *close = NULL;
   CHECK_EQ(seen_count(closed), 0);
-  CHECK_OK(
-      site_finish(site, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  CHECK_OK(site_finish(site, close_patiently(endpoint, &close), &close));
   ucxx_endpoint_destroy(endpoint);
   CHECK_EQ(seen_count(closed), 1);
   CHECK_OK(closed->status);
@@ -79,8 +78,7 @@ static void kept_in_on_close(const manner_t *manner) {
   ucxx_endpoint_t *endpoint = reach(&site, NULL, NULL, &closing);
   closing.destroyed = &endpoint;
   transfer(&site, endpoint, site.server, 1000, 1);
-  CHECK_OK(
-      site_finish(&site, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  CHECK_OK(site_finish(&site, close_patiently(endpoint, &close), &close));
   AWAIT(&site, seen_count(&closing.seen) == 1);
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   CHECK_STATUS(ucxx_endpoint_status(closing.kept), UCXX_ERR_CLOSED);

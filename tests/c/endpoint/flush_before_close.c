@@ -121,7 +121,7 @@ static void visit(pair_t *pair) {
     ucxx_request_t *request = NULL;
     CHECK_OK(ucxx_endpoint_connect(worker, "127.0.0.1", port, NULL, &endpoint));
     CHECK_OK(finish(ucxx_tag_send(endpoint, &at, sizeof at, TAG + at, NULL, &request), &request));
-    CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    CHECK_OK(finish(close_patiently(endpoint, &request), &request));
     ucxx_endpoint_destroy(endpoint);
   }
   visit_late(pair, port, ROUNDS, true);

@@ -140,9 +140,7 @@ static void give(const pair_t *pair) {
   switch (plan.ending) {
   case FLUSH: told = finish(ucxx_endpoint_flush(endpoint, NULL, &request), &request); break;
   case FLUSH_WORKER: told = finish(ucxx_worker_flush(worker, NULL, &request), &request); break;
-  case CLOSE:
-    told = finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request);
-    break;
+  case CLOSE: told = finish(close_patiently(endpoint, &request), &request); break;
   default: ucxx_endpoint_destroy(endpoint); break;
   }
   for (unsigned at = 0; at < plan.count; at++) CHECK_OK(finish(status[at], &requests[at]));

@@ -201,7 +201,7 @@ static void meet(enum way way, enum end end) {
   } else if (end == WE_CLOSE) {
     /* Without error handling UCP's close needs both sides. */
     if (handling == UCXX_ENDPOINT_ERROR_HANDLING_NONE) TELL(&other, "close\n");
-    CHECK_OK(finish(ucxx_endpoint_close(ends.endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+    CHECK_OK(finish(close_patiently(ends.endpoint, &close), &close));
     while (seen_count(&ends.close) == 0) progress(worker);
     CHECK_OK(ends.close.status);
     if (handling == UCXX_ENDPOINT_ERROR_HANDLING_NONE)

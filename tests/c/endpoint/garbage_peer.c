@@ -409,7 +409,7 @@ static void be_honest(const char *descriptor) {
   pair_await(&pair);
   ucxx_request_t *request = NULL;
   CHECK_OK(ucxx_endpoint_status(endpoint));
-  CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+  CHECK_OK(finish(close_patiently(endpoint, &request), &request));
   ucxx_endpoint_destroy(endpoint);
   pair_tell(&pair);
   channel_put(&pair, &rounds, sizeof rounds);

@@ -52,8 +52,7 @@ static void remote_close(const manner_t *manner) {
   AWAIT(&site, seen_count(&client.open) == 1 && asked(&site) == 1);
   transfer(&site, client.endpoint, site.server, 100, 1);
   ucxx_request_t *close = NULL;
-  CHECK_OK(site_finish(&site, ucxx_endpoint_close(client.endpoint, UCXX_CLOSE_FLUSH, NULL, &close),
-                       &close));
+  CHECK_OK(site_finish(&site, close_patiently(client.endpoint, &close), &close));
   AWAIT(&site, seen_count(&site.accepted[0].close) == 1);
   CHECK(ucxx_endpoint_status(site.accepted[0].endpoint) < 0);
   CHECK(ucxx_tag_send(site.accepted[0].endpoint, "message", 8, 1, NULL, NULL) < 0);

@@ -131,7 +131,7 @@ static void ends(const way_t *way, enum end end) {
   let_pass(&line);
   switch (end) {
   case BY_CLOSE:
-    CHECK_EQ(ucxx_endpoint_close(line.endpoint, UCXX_CLOSE_FLUSH, NULL, &close), UCXX_INPROGRESS);
+    CHECK_EQ(close_patiently(line.endpoint, &close), UCXX_INPROGRESS);
     /* Before the close: after it there is no room. */
     await_told(&line, &told, 1);
     CHECK_EQ(atomic_load(&told.closed), 0);
@@ -267,8 +267,7 @@ static void fair(const way_t *way) {
   CHECK_STATUS(armed, UCXX_ERR_BUSY);
   for (int i = 1; i < ENDPOINTS; i++) {
     ucxx_request_t *close = NULL;
-    CHECK_OK(line_finish(&line, ucxx_endpoint_close(endpoints[i], UCXX_CLOSE_FLUSH, NULL, &close),
-                         &close));
+    CHECK_OK(line_finish(&line, close_patiently(endpoints[i], &close), &close));
     ucxx_endpoint_destroy(endpoints[i]);
   }
   line_close(&line);
@@ -405,8 +404,7 @@ static void while_connecting(const way_t *way) {
   CHECK_OK(told.status);
   CHECK(told.writable);
   ucxx_request_t *close = NULL;
-  CHECK_OK(
-      line_finish(&line, ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  CHECK_OK(line_finish(&line, close_patiently(endpoint, &close), &close));
   ucxx_endpoint_destroy(endpoint);
   ucxx_endpoint_destroy(accepted);
   ucxx_listener_destroy(listener);

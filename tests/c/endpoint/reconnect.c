@@ -46,9 +46,9 @@ static void round_of(const pair_t *pair, const ucxx_address_t *address, uint64_t
     progress(pair->worker);
   }
   if (pair->side == closer)
-    CHECK_OK(finish(
-        ucxx_endpoint_close(endpoint, force ? UCXX_CLOSE_FORCE : UCXX_CLOSE_FLUSH, NULL, &request),
-        &request));
+    CHECK_OK(finish(force ? ucxx_endpoint_close(endpoint, UCXX_CLOSE_FORCE, NULL, &request)
+                          : close_patiently(endpoint, &request),
+                    &request));
   while (seen_count(&now.closed) == 0) progress(pair->worker);
   if (pair->side != closer) CHECK_STATUS(now.closed.status, UCXX_ERR_CONNECTION_RESET);
   ucxx_endpoint_destroy(endpoint);

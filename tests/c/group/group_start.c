@@ -13,20 +13,7 @@
 static const char secret[] = "what only the members know";
 static char root[64];
 
-/* A free port below those that the kernel assigns to connecting sockets; otherwise another process
- * could get it before rank 0 listens. */
-static void choose_root(void) {
-  static uint64_t tries;
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 0;
-  CHECK(listener >= 0);
-  do {
-    port = 10000 + (int)(test_mix((uint64_t)getpid() << 20 | ++tries) % 20000);
-    address.sin_port = htons((uint16_t)port);
-  } while (bind(listener, (struct sockaddr *)&address, sizeof address) != 0);
-  close(listener);
-  snprintf(root, sizeof root, "127.0.0.1:%d", port);
-}
+static void choose_root(void) { snprintf(root, sizeof root, "127.0.0.1:%d", test_free_port()); }
 
 static ucxx_group_params_t by_tcp(const member_t *member) {
   ucxx_group_params_t params = UCXX_GROUP_PARAMS_INIT;

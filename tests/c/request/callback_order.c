@@ -89,6 +89,7 @@ static void flush_after(int what) {
     send = send_with_callback(endpoint, length);
     ucxx_op_params_t waits = UCXX_OP_PARAMS_INIT;
     waits.flags = UCXX_FLAG_WAIT;
+    waits.timeout_ns = 600 * SECOND;
     if (what == ENDPOINT)
       CHECK_OK(ucxx_endpoint_flush(endpoint, &waits, NULL));
     else if (what == WORKER)
@@ -179,7 +180,7 @@ static void *close_once(void *arg) {
   atomic_fetch_sub(closer->begin, 1);
   while (atomic_load(closer->begin) > 0);
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_endpoint_close(closer->endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
+  ucxx_status_t status = close_patiently(closer->endpoint, &request);
   if (status < 0) {
     CHECK_STATUS(status, UCXX_ERR_CLOSED);
     return NULL;

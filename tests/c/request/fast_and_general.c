@@ -545,9 +545,7 @@ static void open_world(ucxx_context_t *context, enum way way) {
 static void close_world(world_t *world) {
   ucxx_request_t *request = NULL;
   for (int side = 0; side < SIDES; side++)
-    CHECK_OK(end_of(world,
-                    ucxx_endpoint_close(world->endpoints[side], UCXX_CLOSE_FLUSH, NULL, &request),
-                    &request));
+    CHECK_OK(end_of(world, close_patiently(world->endpoints[side], &request), &request));
   ucxx_op_params_t value, *params = params_of(world, &value, UCXX_MEMORY_HOST);
   uint8_t room[8];
   CHECK_STATUS(ucxx_tag_send(world->endpoints[0], "", 1, 1, params, NULL), UCXX_ERR_CLOSED);

@@ -145,8 +145,7 @@ static void outliving(int allocated) {
       ucxx_rma_atomic(other, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request);
   CHECK_STATUS(duo_finish(&f.duo, status, &request), seen ? UCXX_OK : UCXX_ERR_NO_ELEM);
   free(owned);
-  CHECK_OK(duo_finish(&f.duo, ucxx_endpoint_close(f.duo.to_right, UCXX_CLOSE_FLUSH, NULL, &request),
-                      &request));
+  CHECK_OK(duo_finish(&f.duo, close_patiently(f.duo.to_right, &request), &request));
   CHECK_STATUS(ucxx_rma_put(rkey, &number, 8, 0, NULL, &request), UCXX_ERR_CLOSED);
   CHECK_STATUS(ucxx_rma_atomic(rkey, UCXX_ATOMIC_ADD, 8, &number, NULL, NULL, 0, NULL, &request),
                UCXX_ERR_CLOSED);

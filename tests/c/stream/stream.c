@@ -425,8 +425,7 @@ static void kept_apart(const pair_t *pair) {
   }
   pair_sync(pair);
   for (int at = 0; at < SEVERAL; at++)
-    CHECK_OK(
-        finish(ucxx_endpoint_close(endpoints[at], UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    CHECK_OK(finish(close_patiently(endpoints[at], &request), &request));
   pair_sync(pair);
   for (int at = 0; at < SEVERAL; at++) ucxx_endpoint_destroy(endpoints[at]);
 }
@@ -471,7 +470,7 @@ static void behind_a_window(const pair_t *pair) {
     CHECK_CONTENT(data, SENDS * LENGTH, pair->seed);
   }
   pair_sync(pair);
-  CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+  CHECK_OK(finish(close_patiently(endpoint, &request), &request));
   pair_sync(pair);
   ucxx_endpoint_destroy(endpoint);
   free(data);

@@ -126,7 +126,7 @@ static void send_all(const site_t *site, ucxx_endpoint_t *endpoint, const void *
 static void close_here(link_t *link) {
   enum { BLIND = 100 };
   ucxx_request_t *request = NULL;
-  ucxx_status_t status = ucxx_endpoint_close(link->here.endpoint, UCXX_CLOSE_FLUSH, NULL, &request);
+  ucxx_status_t status = close_patiently(link->here.endpoint, &request);
   /* The peer should find the data and the close in one pass, if the transport can do that.
    * Therefore no yield here: a close waits at most a second for the peer. */
   if (link->site.manner->progress_mode == UCXX_PROGRESS_MANUAL)
@@ -319,8 +319,7 @@ static void unread(const manner_t *manner, int worker_goes) {
   } else {
     ucxx_endpoint_t *there = link.there.endpoint;
     ucxx_request_t *request = NULL;
-    CHECK_OK(site_finish(&link.site, ucxx_endpoint_close(there, UCXX_CLOSE_FLUSH, NULL, &request),
-                         &request));
+    CHECK_OK(site_finish(&link.site, close_patiently(there, &request), &request));
     taken(&link.site, &last, UCXX_ERR_CONNECTION_RESET, 0, data);
   }
   close_link(&link);

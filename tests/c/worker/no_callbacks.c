@@ -142,8 +142,7 @@ static void talk(pair_t *pair, int32_t mode) {
   pair_sync(pair);
   STEP("the end");
   ucxx_request_t *close = NULL;
-  if (pair->side == 1)
-    CHECK_OK(finish(ucxx_endpoint_close(pair->endpoint, UCXX_CLOSE_FLUSH, NULL, &close), &close));
+  if (pair->side == 1) CHECK_OK(finish(close_patiently(pair->endpoint, &close), &close));
   ucxx_completion_t end = next(pair->worker, notifier, UCXX_EVENT_ENDPOINT_CLOSED, &by_endpoint);
   CHECK_STATUS(end.status, pair->side == 1 ? UCXX_OK : UCXX_ERR_CONNECTION_RESET);
   pair_sync(pair);
@@ -166,7 +165,7 @@ static void dial(const pair_t *pair, ucxx_notifier_t *notifier, uint16_t port,
                                   NULL, &request),
                     &request));
     CHECK_EQ(reply, 8);
-    CHECK_OK(finish(ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, NULL, &request), &request));
+    CHECK_OK(finish(close_patiently(endpoint, &request), &request));
   }
   CHECK_STATUS(next(pair->worker, notifier, UCXX_EVENT_ENDPOINT_CLOSED, &by_endpoint).status,
                expected);

@@ -38,7 +38,7 @@ static void full_queue(void) {
     CHECK_OK(ucxx_request_cancel(requests[at]));
     CHECK_OK(ucxx_request_cancel(requests[at]));
   }
-  CHECK_STATUS(ucxx_endpoint_close(pair.to_right, UCXX_CLOSE_FLUSH, NULL, &close), UCXX_INPROGRESS);
+  CHECK_STATUS(close_patiently(pair.to_right, &close), UCXX_INPROGRESS);
   CHECK_STATUS(ucxx_tag_send(pair.to_right, &words[0], 8, 6, NULL, NULL), UCXX_ERR_CLOSED);
   let_go(&hold);
   for (int at = 0; at < DEPTH; at++) {
