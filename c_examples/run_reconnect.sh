@@ -29,7 +29,7 @@ start_server() { # PORT
   hear_server
 }
 
-# Not one of the kernel's choice: while no server listens, another program could get that.
+# The kernel must not choose it: it could give it to another program while no server listens.
 start_server "$(free_port)"
 mkfifo "$scratch/input" "$scratch/client"
 "${limit[@]}" "${program[@]}" client "$port" <"$scratch/input" >"$scratch/client" 2>&1 &

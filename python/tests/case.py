@@ -8,6 +8,7 @@ import functools
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 import ucxx_rs
@@ -111,10 +112,12 @@ class Pair:
         self.back = self.other.connect(self.one.address, **options)
 
     def settle(self):
-        """Until nothing is in progress: a reply may arrive before its end is reported where it was
-        sent. Outside a loop.
+        """Fails unless all operations end: a reply may arrive before its end is reported where it
+        was sent. Not inside an event loop.
         """
+        end = time.monotonic() + LIMIT_S / 2
         while self.one.in_progress or self.other.in_progress:
+            assert time.monotonic() < end, (self.one.in_progress, self.other.in_progress)
             self.one.progress()
             self.other.progress(0.001)
 

@@ -425,7 +425,7 @@ class Served:
         return listener.port
 
     async def close_endpoint(self, force=False):
-        await self.endpoint.close(force=force)
+        await self.endpoint.close(force=force, **({} if force else {"timeout": 60}))
 
 
 async def serve(sock, tls):

@@ -41,7 +41,6 @@ class Loops(Case):
                 for _ in range(5):
                     asyncio.run(exchange(pair))
                 pair.settle()
-                self.assertEqual((pair.one.in_progress, pair.other.in_progress), (0, 0))
                 self.assertLessEqual(len(pair.one.traffic.drivers), 1)
 
         self.over_modes(test)

@@ -402,9 +402,9 @@ pub unsafe extern "C" fn ucxx_endpoint_flush(
 ///
 /// - UCXX_CLOSE_FLUSH completes what was submitted before: sends, and receives with this endpoint
 ///   in `source` that have matched a message. Other receives with `source` end with
-///   UCXX_ERR_CLOSED. It waits as long as something completes every three seconds. With nothing in
-///   transfer it waits one second for the peer's answer. `timeout_ns` replaces both limits: set it
-///   if the peer may compute for longer. Then it continues by force, with UCXX_ERR_TIMED_OUT.
+///   UCXX_ERR_CLOSED. It waits as long as something completes every three seconds, or for one
+///   second if nothing is in transfer. Then it continues by force, with UCXX_ERR_TIMED_OUT.
+///   `timeout_ns` replaces both limits: set it if the peer may compute for longer.
 /// - UCXX_CLOSE_FORCE cancels: requests complete with UCXX_ERR_CANCELED. The peer may still receive
 ///   data. If it has the announcement of a large message, it may read the buffer later, and receive
 ///   what the buffer contains then. Flush before, or agree on the end with the peer. The close
@@ -431,7 +431,7 @@ pub unsafe extern "C" fn ucxx_endpoint_flush(
 ///
 /// Returns:
 /// - UCXX_OK: the endpoint is closed. This includes a peer that failed, or was never found.
-/// - UCXX_ERR_TIMED_OUT: FLUSH made no progress for so long, or `timeout_ns` expired. The close
+/// - UCXX_ERR_TIMED_OUT: the time for FLUSH (see above), or `timeout_ns`, expired. The close
 ///   continued by force.
 /// - UCXX_ERR_CANCELED: its request was cancelled. The close continued by force.
 /// - UCXX_ERR_CLOSED: this side closed it before.

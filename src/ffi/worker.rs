@@ -220,7 +220,7 @@ pub(super) fn progress_mode(number: i32) -> Result<ProgressMode> {
 /// then exists until the process ends: see docs/known-issues.md.
 ///
 /// Threads: any, but no other thread may be in a call on the worker. If there is a progress thread,
-/// calls on its endpoints and requests may be in progress.
+/// calls on its endpoints and requests may be in progress: these handles must outlive the calls.
 /// Callbacks: in a callback, the worker is destroyed when the call that runs the callback returns.
 /// With a progress thread, a thread of the library destroys it. The call waits for a callback that
 /// runs on another thread. If that callback waits for the calling thread, the call never returns.

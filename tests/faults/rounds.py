@@ -333,10 +333,10 @@ class Round:
     def took(self, figure, seconds, bound, actor):
         if bound is not None and seconds > bound:
             now = time.monotonic()
-            # It may also be another one that it waited for.
-            stalled = self.field.pulse.stood_still(now - seconds - 1, now) + max(
-                pulse.waited(each.process.pid) - self.waited.get(each, 0)
-                for each in {actor, *self.waited}
+            stalled = (
+                self.field.pulse.stood_still(now - seconds - 1, now)
+                + pulse.waited(actor.process.pid)
+                - self.waited.get(actor, 0)
             )
             self.figures["machine stood still"] = max(
                 stalled, self.figures.get("machine stood still", 0)

@@ -370,7 +370,7 @@ static void close_round(caller_t *c) {
       ucxx_memory_destroy(pools[KIND_memory][place].handle);
 }
 
-/* Without the library's threads. */
+/* A process without threads of the library. It may have any number of descriptors. */
 static const footprint_t alone = {.threads = 1, .descriptors = 1000};
 
 /* A thread of the library that destroys workers may still be running. */

@@ -1,4 +1,5 @@
-//! The monotonic clock, and deadlines on it. Any thread may call this.
+//! The monotonic clock, deadlines on it, and a thread's time on a processor. Any thread may call
+//! this.
 #![deny(unsafe_code)]
 
 use rustix::event::Timespec;
@@ -13,7 +14,7 @@ pub(crate) fn now_ns() -> u64 {
     1 + START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Nanoseconds that this thread has had a processor. A system call.
+/// Nanoseconds that this thread has had a processor. Costs a system call.
 pub(crate) fn worked_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

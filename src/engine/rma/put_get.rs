@@ -141,6 +141,8 @@ impl Rkey {
         atomic.number = self.header.number;
         let part = Part { data: result, length, memory_type: memory_type::HOST };
         let params = OpParams { memory_type: memory_type::HOST, ..*params };
+        // A callback may destroy the key and the endpoint before this thread has counted.
+        let worker = self.endpoint.worker().clone();
         // SAFETY: the caller guarantees `result` and `out`.
         let submitted = unsafe {
             self.endpoint.ask_for(
@@ -151,7 +153,7 @@ impl Rkey {
                 out,
             )
         };
-        self.endpoint.worker().note_unordered();
+        worker.note_unordered();
         submitted
     }
 
@@ -211,7 +213,7 @@ impl Rkey {
         let worker = endpoint.worker();
         let memory_type = memory_type::to_ucx(&worker.context, params.memory_type)?;
         let address = self.header.base + offset;
-        let submitted = request_wait::submit(params, out, |params, out| {
+        request_wait::submit(params, out, |params, out| {
             let describe = |_slot: &Slot| Queued {
                 buffer,
                 count: length,
@@ -223,12 +225,19 @@ impl Rkey {
             };
             let sending = Sending { kind, need: Need::of(length), tag: address };
             if worker.must_submit_remotely(params) {
-                return endpoint.send_later(sending, params, out, describe);
+                // A callback may destroy the key and the endpoint before this thread has counted.
+                let worker = worker.clone();
+                let submitted = endpoint.send_later(sending, params, out, describe);
+                worker.note_unordered();
+                return submitted;
             }
+            // Up to the end no callback runs: this thread is inside.
             let inside = endpoint.enter()?;
             endpoint.check_open()?;
             if inside.must_wait() {
-                return inside.send_in_turn(sending, params, out, describe);
+                let submitted = inside.send_in_turn(sending, params, out, describe);
+                worker.note_unordered();
+                return submitted;
             }
             let slot = inside.worker.take_slot();
             slot.prepare(kind);
@@ -251,10 +260,10 @@ impl Rkey {
             };
             let submission =
                 Submission { endpoint: Some(&inside), params, length: length as u64, tag: address };
-            inside.worker.submitted(slot, posted, submission, out)
-        });
-        worker.note_unordered();
-        submitted
+            let submitted = inside.worker.submitted(slot, posted, submission, out);
+            worker.note_unordered();
+            submitted
+        })
     }
 
     /// Gives UCX a put or a get with the slot in `param`, on the key's endpoint, which is open.

@@ -118,7 +118,7 @@ static inline ucxx_status_t line_finish(const line_t *line, ucxx_status_t status
 static inline void line_close(line_t *line) {
   if (line->endpoint != NULL) {
     ucxx_request_t *close = NULL;
-    ucxx_status_t status = ucxx_endpoint_close(line->endpoint, UCXX_CLOSE_FLUSH, NULL, &close);
+    ucxx_status_t status = close_patiently(line->endpoint, &close);
     if (status != UCXX_ERR_CLOSED) CHECK_OK(line_finish(line, status, &close));
     ucxx_endpoint_destroy(line->endpoint);
   }

@@ -379,7 +379,7 @@ uint16_t test_free_port(void) {
 
 ucxx_status_t close_patiently(ucxx_endpoint_t *endpoint, ucxx_request_t **request) {
   ucxx_op_params_t params = UCXX_OP_PARAMS_INIT;
-  params.timeout_ns = 600 * SECOND;
+  params.timeout_ns = PATIENTLY;
   return ucxx_endpoint_close(endpoint, UCXX_CLOSE_FLUSH, &params, request);
 }
 

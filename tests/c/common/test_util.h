@@ -18,6 +18,7 @@
 #define FOR_EVER UINT64_MAX
 #define MILLISECOND UINT64_C(1000000)
 #define SECOND UINT64_C(1000000000)
+#define PATIENTLY (600 * SECOND) /* for what must succeed: the guard is the limit */
 /* The same clock for all processes of the host. */
 uint64_t clock_ns(void);
 
@@ -61,8 +62,8 @@ void test_check_content(const char *file, int line, const void *data, size_t len
 /* From UCXX_TEST_SEED or the clock; printed, so that a failure can be reproduced. */
 uint64_t test_seed(void);
 uint64_t test_mix(uint64_t value);
-/* A port below those that the kernel gives away, so that nobody gets it before it is used, or
- * between two uses. */
+/* A port below those that the kernel gives away by default, so that nobody gets it before it is
+ * used, or between two uses. */
 uint16_t test_free_port(void);
 /* The rounds of a random test: a third of `whole`, or all of them if UCXX_TEST_WHOLE is set, as
  * `make check-full` does. */
@@ -133,7 +134,7 @@ void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params,
 /* Sends this worker's address and receives the peer's. */
 ucxx_address_t *pair_exchange_address(const pair_t *pair, ucxx_worker_t *worker);
 void pair_disconnect(pair_t *pair);
-/* Closes by FLUSH. Without a time limit, a peer that has no processor has one second to answer. */
+/* Closes by FLUSH, with ten minutes for the peer: without a time limit it has one second. */
 ucxx_status_t close_patiently(ucxx_endpoint_t *endpoint, ucxx_request_t **request);
 
 /* ------------------------------------------------------------------ two workers in one process */

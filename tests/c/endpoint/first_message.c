@@ -177,7 +177,7 @@ static void round_of(kind_t kind, size_t length, int closes) {
   CHECK_OK(ucxx_endpoint_create(sides.left, right_address, NULL, &to));
   ucxx_status_t status = send(kind, to, data, length, answer, &request);
   if (closes) {
-    ucxx_status_t closed = ucxx_endpoint_close(to, UCXX_CLOSE_FLUSH, NULL, &closing);
+    ucxx_status_t closed = close_patiently(to, &closing);
     sent(&sides, closed, closing);
   }
   if (kind >= MESSAGE) {

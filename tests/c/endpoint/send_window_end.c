@@ -234,7 +234,7 @@ static void close_lets_out(const way_t *way) {
   seen_t seen[COUNT];
   send_seen(&line, numbers, seen, COUNT);
   ucxx_request_t *close = NULL;
-  CHECK_EQ(ucxx_endpoint_close(line.endpoint, UCXX_CLOSE_FLUSH, NULL, &close), UCXX_INPROGRESS);
+  CHECK_EQ(close_patiently(line.endpoint, &close), UCXX_INPROGRESS);
   CHECK(!ucxx_endpoint_writable(line.endpoint));
   CHECK_STATUS(ucxx_tag_send(line.endpoint, numbers, 8, TAG, NULL, NULL), UCXX_ERR_CLOSED);
   for (unsigned i = 0; i < COUNT; i++) receive_number(&line, i);

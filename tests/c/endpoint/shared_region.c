@@ -85,11 +85,11 @@ int main(void) {
   round_of(1 << 20, 2, 0);
   footprint_t first = footprint_now();
   round_of(4 << 20, 3, 1);
+  STEP("the threads end");
   footprint_t last;
-  /* A thread that was joined may be counted for a moment. */
+  /* One that was joined may be counted for a moment. */
   do last = footprint_now();
   while (last.threads > first.threads);
-  CHECK_EQ(last.threads, first.threads);
   CHECK(last.descriptors <= first.descriptors);
   return 0;
 }

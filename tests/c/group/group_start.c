@@ -78,7 +78,7 @@ static void some_missing(member_t *member) {
   ucxx_group_params_t params = by_tcp(member);
   params.size = 6;
   params.rank = member->rank == 2 ? 4 : member->rank;
-  /* Rank 0 gives up first, when those that are there have connected, and tells them. */
+  /* Only rank 0 has a limit. The others have connected by then, and it tells them. */
   if (params.rank == 0) params.timeout_ns = 3 * SECOND;
   pthread_barrier_wait(&member->board->all);
   CHECK_STATUS(ucxx_group_create(member->worker, &params, &member->group), UCXX_ERR_TIMED_OUT);

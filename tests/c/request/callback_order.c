@@ -89,7 +89,7 @@ static void flush_after(int what) {
     send = send_with_callback(endpoint, length);
     ucxx_op_params_t waits = UCXX_OP_PARAMS_INIT;
     waits.flags = UCXX_FLAG_WAIT;
-    waits.timeout_ns = 600 * SECOND;
+    waits.timeout_ns = PATIENTLY;
     if (what == ENDPOINT)
       CHECK_OK(ucxx_endpoint_flush(endpoint, &waits, NULL));
     else if (what == WORKER)

@@ -195,7 +195,7 @@ static void close_endpoint(scene_t *scene) {
   params.callback = see_completion;
   params.callback_arg = &scene->seen;
   params.flags = UCXX_FLAG_ALWAYS_CALLBACK;
-  params.timeout_ns = 600 * SECOND;
+  params.timeout_ns = PATIENTLY;
   CHECK_STATUS(ucxx_endpoint_close(scene->endpoint, UCXX_CLOSE_FLUSH, &params, &scene->request),
                UCXX_INPROGRESS);
 }

@@ -1,5 +1,6 @@
 /* A forked child cannot use its parent's objects, can create its own, and harms nothing of the
- * parent. */
+ * parent. By hand, run it with UCX_MEM_MMAP_HOOK_MODE=none, as ctest does: the child could hang
+ * otherwise (docs/known-issues.md). */
 #include "test_util.h"
 
 #include <sys/wait.h>

@@ -208,7 +208,7 @@ static void flush_and_close(void) {
   ucxx_completion_t completion = next_completion(&duo, notifier);
   CHECK(completion.user_data == &flush && completion.status == UCXX_OK);
   params = reporting(notifier, &close);
-  params.timeout_ns = 600 * SECOND;
+  params.timeout_ns = PATIENTLY;
   CHECK_STATUS(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &params, NULL), UCXX_INPROGRESS);
   completion = next_completion(&duo, notifier);
   CHECK(completion.user_data == &close && completion.status == UCXX_OK);

@@ -67,7 +67,7 @@ static void fill(int32_t mode, const char *name) {
     if (requests[at] != NULL) CHECK_OK(finish(UCXX_INPROGRESS, &requests[at]));
   }
   ucxx_request_t *closing = NULL;
-  ucxx_status_t status = ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, NULL, &closing);
+  ucxx_status_t status = close_patiently(duo.to_right, &closing);
   while (closing != NULL && ucxx_request_status(closing) == UCXX_INPROGRESS) {
     progress(duo.left);
     progress(duo.right);

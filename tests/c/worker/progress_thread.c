@@ -134,7 +134,7 @@ static void one_mode(int which) {
   CHECK_OK(ucxx_tag_send_iov(pair.to_right, parts, 3, 3, &wait, NULL));
   CHECK_OK(finish(UCXX_INPROGRESS, &receive));
   CHECK(memcmp(joined, "one two", 8) == 0);
-  wait.timeout_ns = 600 * SECOND;
+  wait.timeout_ns = PATIENTLY;
   CHECK_OK(ucxx_endpoint_close(pair.to_right, UCXX_CLOSE_FLUSH, &wait, NULL));
   CHECK_STATUS(ucxx_tag_send(pair.to_right, "message", 8, 1, NULL, NULL), UCXX_ERR_CLOSED);
   CHECK_STATUS(ucxx_endpoint_close(pair.to_right, UCXX_CLOSE_FLUSH, NULL, NULL), UCXX_ERR_CLOSED);

@@ -323,7 +323,7 @@ static void canceled_before_it_began(int which) {
     ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
     op.callback = see_completion;
     op.callback_arg = &held.seen;
-    op.timeout_ns = 600 * SECOND;
+    op.timeout_ns = PATIENTLY;
     ucxx_request_t *request = NULL;
     ucxx_status_t status =
         operation == WORKER_FLUSH ? ucxx_worker_flush(pair.left, &op, &request)

@@ -25,8 +25,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Interval between two checks while the worker is busy.
 const INTERVAL_NS: u64 = 100_000_000;
-/// How long to read what an ended process has sent, as others may keep sending. It is time on a
-/// processor: a thread that has none meanwhile loses no message.
+/// How long to read what an ended process has sent: others may keep sending. It is time on a
+/// processor, so a thread that gets none loses no message.
 const READING_NS: u64 = 20_000_000;
 /// Descriptors handled by one check; the next one finds the others.
 const MOST_AT_ONCE: usize = 32;

@@ -6,10 +6,8 @@
 use crate::engine::base::lockdep::Mutex;
 use crate::engine::base::split_counter::look_again;
 use crate::engine::base::status::{Error, Result, Status};
-use crate::engine::core::endpoint::endpoint::{
-    Callback, Endpoint, EndpointPointer, Phase, SharedEndpoint,
-};
-use crate::engine::core::worker::inward::{Gated, Guarded, Inward};
+use crate::engine::core::endpoint::endpoint::{Callback, Endpoint, Phase, SharedEndpoint};
+use crate::engine::core::worker::inward::{Gated, Inward};
 use crate::engine::core::worker::worker::Worker;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -72,6 +70,8 @@ impl SharedEndpoint {
             self.writable().disarm();
             return Ok(());
         };
+        // The callback may run, and destroy the last handle, before this call returns.
+        let endpoint = self.shared();
         {
             let mut armed = self.writable().callback.lock();
             // Under the lock: the end of the endpoint, which follows its status, takes out any
@@ -85,17 +85,12 @@ impl SharedEndpoint {
             *armed = Some(Waits(callback, arg));
             self.writable().armed.store(true, Ordering::Relaxed);
         }
-        let endpoint = EndpointPointer(self);
-        let posted = self.worker().post(move |_inside| {
-            let endpoint = endpoint;
-            // SAFETY: jobs run inside the gate, and before the endpoint ends: see
-            // `EndpointPointer`.
-            unsafe { (*endpoint.0).inside() }.tend_later();
-        });
+        let tended = endpoint.clone();
+        let posted = endpoint.worker().post(move |inside| tended.of(inside).tend_later());
         match posted {
             // The job was refused, so the callback will not be called, unless it was called
             // already.
-            Err(error) if self.writable().disarm().is_some() => Err(error),
+            Err(error) if endpoint.writable().disarm().is_some() => Err(error),
             _ => Ok(()),
         }
     }
