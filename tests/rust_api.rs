@@ -373,8 +373,10 @@ fn listeners_accept_and_reject() {
     assert_eq!(run(rejected.closed()), Status::REJECTED);
     // The end of one side is seen at the other.
     let receive = client.tag_recv([0; 2], Match::tag(2).source(&to_server));
-    to_client.close_wait().unwrap();
-    assert_eq!(run(to_client.closed()), Status::OK);
+    // TIMED_OUT if the peer's thread has had no processor for a second.
+    let closed = status(to_client.close_wait());
+    assert!([Status::OK, Status::TIMED_OUT].contains(&closed), "{closed:?}");
+    assert_eq!(run(to_client.closed()), closed);
     assert_eq!(run(to_server.closed()), Status::CONNECTION_RESET);
     assert_eq!(status(run(receive).0), Status::CONNECTION_RESET);
     assert_eq!(status(to_server.check()), Status::CONNECTION_RESET);

@@ -320,7 +320,7 @@ static void silent_and_then_not(const manner_t *manner) {
   CHECK_EQ(listen(descriptor, 10), 0);
   resolve_to("127.0.0.2", "127.0.0.1", NULL);
   ucxx_endpoint_params_t params = watching(&client);
-  params.connect_timeout_ns = 3 * SECOND;
+  params.connect_timeout_ns = 8 * SECOND; /* half of it for the first */
   CHECK_OK(ucxx_endpoint_connect(site.client, "several.test", (uint16_t)port, &params,
                                  &client.endpoint));
   AWAIT(&site, seen_count(&client.open) + seen_count(&client.close) == 1);
@@ -435,7 +435,8 @@ int main(void) {
     silent(&manners[at]);
     for (int how = 0; how < 3; how++) waiting_operations(&manners[at], how);
     several_addresses(&manners[at]);
-    silent_and_then_not(&manners[at]);
+    /* It takes seconds: once without a progress thread, once with one. */
+    if (at == 0 || at == 3) silent_and_then_not(&manners[at]);
     source_address(&manners[at]);
     no_error_handling(&manners[at]);
     for (int way = 0; way < 6; way++)
