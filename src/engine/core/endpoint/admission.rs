@@ -25,10 +25,9 @@ use crate::engine::base::cache_line::CacheLine;
 use crate::engine::base::split_counter::{look_again, Added, Removed, SplitCounter};
 use crate::engine::base::status::Result;
 use crate::engine::core::endpoint::credits;
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, SharedEndpoint};
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::endpoint::send_window::{WindowLimits, MOST_OWED};
 use crate::engine::core::request::operation::{flag, OpParams};
-use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::worker::Worker;
 use crate::engine::wire::credit;
 use std::cell::Cell;
@@ -349,13 +348,8 @@ impl SharedEndpoint {
         if !self.writable().is_armed() || self.reserved().looking.swap(true, Ordering::AcqRel) {
             return;
         }
-        let endpoint = EndpointPointer(self);
         // If this fails the worker is shutting down, which notifies the waiting threads.
-        let _ = self.worker().post(move |_inside| {
-            let endpoint = endpoint;
-            // SAFETY: jobs run inside the gate, and before the endpoint ends: see
-            // `EndpointPointer`.
-            let endpoint = unsafe { (*endpoint.0).inside() };
+        let _ = self.post(|endpoint| {
             // AcqRel: sees what was given back by threads that found the flag set.
             endpoint.reserved.looking.swap(false, Ordering::AcqRel);
             endpoint.tend_later();

@@ -8,7 +8,7 @@
 use crate::engine::base::clock;
 use crate::engine::base::log;
 use crate::engine::base::status::{Result, Status};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase, SharedEndpoint};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::endpoint::life::{
     CloseRequest, Ending, Flush, Flushing, LifeEvent, Peer, Remains,
 };
@@ -18,7 +18,6 @@ use crate::engine::core::request::request::{Kind, Part, Slot};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::{self, Event};
-use crate::engine::core::worker::inward::Guarded;
 use crate::engine::core::worker::protocol::OfEndpoint;
 use crate::engine::core::worker::request_wait;
 use crate::sys;
@@ -57,25 +56,16 @@ impl SharedEndpoint {
         if self.worker().thread.is_remote() && self.status() == Status::CLOSED {
             return Err(self.not_open(Status::CLOSED));
         }
-        let endpoint = EndpointPointer(self);
         let timeout_ns = params.timeout_ns;
         // `on_close` may destroy the last handle before this thread has set the status.
         let kept = self.shared();
-        let later = self.worker().post_operation(
-            Kind::EndpointClose,
-            params,
-            out,
-            move |inside, slot| {
-                let endpoint = endpoint;
-                // SAFETY: jobs run inside the gate, and before the endpoint ends: see
-                // `EndpointPointer`.
-                let endpoint = unsafe { (*endpoint.0).inside() };
+        let later =
+            self.post_operation(Kind::EndpointClose, params, out, move |endpoint, slot| {
                 if endpoint.is_close_asked() {
-                    return inside.never_started(slot, Some(endpoint), Status::CLOSED);
+                    return endpoint.worker.never_started(slot, Some(endpoint), Status::CLOSED);
                 }
                 endpoint.close_inside(slot, force, timeout_ns);
-            },
-        )?;
+            })?;
         if let Some(submitted) = later {
             // Later operations are refused at once; earlier ones are handled by the phase. This
             // thread is outside the gate, so the job changes the life.

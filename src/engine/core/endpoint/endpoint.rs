@@ -292,13 +292,6 @@ impl SharedEndpoint {
     }
 }
 
-/// For jobs. The caller holds the endpoint until it has requested its end, and the worker handles
-/// that request after the job. So the pointer is valid while the job runs.
-#[derive(Clone, Copy)]
-pub(crate) struct EndpointPointer(pub(crate) *const SharedEndpoint);
-// SAFETY: a pointer to a `SharedEndpoint`, which any thread may hold.
-unsafe impl Send for EndpointPointer {}
-
 impl SharedEndpoint {
     /// Connects to the worker with this address. The connection is made in the background, and
     /// operations may be submitted at once.

@@ -10,7 +10,7 @@
 //! A flush also reports the first error of a send that had neither request nor callback.
 
 use crate::engine::base::status::{Result, Status};
-use crate::engine::core::endpoint::endpoint::{Endpoint, EndpointPointer, Phase, SharedEndpoint};
+use crate::engine::core::endpoint::endpoint::{Endpoint, Phase, SharedEndpoint};
 use crate::engine::core::request::completion::Returned;
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{flag, OpParams, Submitted};
@@ -18,7 +18,7 @@ use crate::engine::core::request::request::{Kind, Part, Slot, Ticket};
 use crate::engine::core::request::request_param::Param;
 use crate::engine::core::trace;
 use crate::engine::core::worker::deferred::Event;
-use crate::engine::core::worker::inward::{Guarded, Inward};
+use crate::engine::core::worker::inward::Inward;
 use crate::engine::core::worker::request_wait;
 use crate::engine::core::worker::worker::{SharedWorker, Worker};
 use crate::sys;
@@ -39,24 +39,16 @@ impl SharedEndpoint {
             if self.worker().thread.is_remote() {
                 self.check_open_outside()?;
             }
-            let endpoint = EndpointPointer(self);
             let timeout_ns = params.timeout_ns;
-            let later = self.worker().post_operation(
-                Kind::EndpointFlush,
-                params,
-                out,
-                move |inside, slot| {
-                    let endpoint = endpoint;
-                    // SAFETY: jobs run inside the gate, and before the endpoint ends: see
-                    // `EndpointPointer`.
-                    let endpoint = unsafe { (*endpoint.0).inside() };
+            let later =
+                self.post_operation(Kind::EndpointFlush, params, out, move |endpoint, slot| {
+                    let worker = &endpoint.worker;
                     if endpoint.phase() != Phase::Open {
-                        return inside.never_started(slot, Some(endpoint), endpoint.status());
+                        return worker.never_started(slot, Some(endpoint), endpoint.status());
                     }
                     let params = OpParams { timeout_ns, ..OpParams::default() };
-                    let _ = inside.begin_flush(Some(endpoint), Some(slot), &params, Out::NOWHERE);
-                },
-            )?;
+                    let _ = worker.begin_flush(Some(endpoint), Some(slot), &params, Out::NOWHERE);
+                })?;
             if let Some(submitted) = later {
                 return Ok(submitted);
             }

@@ -85,9 +85,7 @@ impl SharedEndpoint {
             *armed = Some(Waits(callback, arg));
             self.writable().armed.store(true, Ordering::Relaxed);
         }
-        let tended = endpoint.clone();
-        let posted = endpoint.worker().post(move |inside| tended.of(inside).tend_later());
-        match posted {
+        match endpoint.post(|endpoint| endpoint.tend_later()) {
             // The job was refused, so the callback will not be called, unless it was called
             // already.
             Err(error) if endpoint.writable().disarm().is_some() => Err(error),

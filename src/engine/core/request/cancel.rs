@@ -96,9 +96,9 @@ impl SharedEndpoint {
     /// The same, without waiting for the progress thread.
     pub fn post_cancel_all(&self) -> Result<()> {
         // As above.
-        let (endpoint, worker) = (self.shared(), self.worker().clone());
-        worker.post(move |inside| {
-            inside.cancel_every(endpoint.of(inside));
+        let worker = self.worker().clone();
+        self.post(|endpoint| {
+            endpoint.worker.cancel_every(endpoint);
         })?;
         worker.tell_others();
         Ok(())

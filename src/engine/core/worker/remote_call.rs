@@ -10,6 +10,7 @@ use crate::engine::base::callback_frame::CallOut;
 use crate::engine::base::clock;
 use crate::engine::base::event_count::EventCount;
 use crate::engine::base::status::{Error, Result, Status};
+use crate::engine::core::endpoint::endpoint::{Endpoint, SharedEndpoint};
 use crate::engine::core::request::inflight::Out;
 use crate::engine::core::request::operation::{OpParams, Submitted};
 use crate::engine::core::request::request::{Kind, Slot, SlotPointer};
@@ -261,6 +262,35 @@ impl SharedWorker {
         inside.outside(|| unsafe { function.call_out((arg,)) });
         drop(inside);
         Ok(())
+    }
+}
+
+/// The same for an endpoint. The job keeps it: a callback may destroy the last handle before the
+/// job runs.
+impl SharedEndpoint {
+    /// As `SharedWorker::post`.
+    pub(crate) fn post(&self, job: impl FnOnce(&Endpoint) + Send + 'static) -> Result<()> {
+        let endpoint = self.shared();
+        self.worker().post(move |inside| job(endpoint.of(inside)))
+    }
+
+    /// As `SharedWorker::post_operation`.
+    pub(crate) fn post_operation(
+        &self,
+        kind: Kind,
+        params: &OpParams,
+        out: Out,
+        operation: impl FnOnce(&Endpoint, &Slot) + Send + 'static,
+    ) -> Result<Option<Submitted>> {
+        let worker = self.worker();
+        if !worker.thread.is_remote() {
+            return worker.check_delayed_flag(params).map(|()| None);
+        }
+        let endpoint = self.shared();
+        let operation = move |inside: &Inside<'_>, slot: &Slot| {
+            operation(endpoint.of(inside), slot);
+        };
+        worker.post_operation(kind, params, out, operation)
     }
 }
 

@@ -165,10 +165,9 @@ impl Fetch {
 
     /// Never fails for lack of room.
     fn say_later(&self, status: Status) -> Result<()> {
-        let (number, endpoint) = (self.0.number.get(), self.endpoint().shared());
-        let worker = endpoint.worker().clone();
+        let number = self.0.number.get();
         // An endpoint that has ended has notified the other side as well.
-        worker.post(move |inside| endpoint.of(inside).answer_now(number, status))
+        self.endpoint().post(move |endpoint| endpoint.answer_now(number, status))
     }
 }
 
