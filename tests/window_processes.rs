@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use ucxx_rs::internals::window_words::LockType::{Exclusive, Shared};
 use ucxx_rs::internals::window_words::{
     ElementType, Patience, Reduce, Segment, SegmentName, Update, WindowLock,
@@ -14,6 +14,8 @@ use ucxx_rs::internals::Status;
 
 const RANKS: u32 = 8;
 const TURNS: u64 = 20_000;
+/// Half of what a lock waits for in vain here: a death is noticed long before.
+const SOON: Duration = Duration::from_secs(10);
 const TASK: &str = "UCXX_TEST_TASK";
 
 /// A segment in these tests: a lock, followed by numbers.
@@ -139,7 +141,9 @@ fn after_killing(task: &str, word: &str) -> Result<(), Status> {
     killed.kill().unwrap();
     let killed = RefCell::new(killed);
     let is_alive = |rank| rank != 1 || killed.borrow_mut().try_wait().unwrap().is_none();
+    let start = Instant::now();
     let outcome = shared.lock().lock(0, Exclusive, &Patience::new(20_000_000_000, &is_alive));
+    assert!(start.elapsed() < SOON, "it took {:?}", start.elapsed());
     killed.borrow_mut().wait().unwrap();
     outcome.map_err(|error| error.status())
 }
@@ -164,10 +168,12 @@ fn one_that_is_killed_in_line_is_passed_over() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     shared.lock().unlock(0, Exclusive).unwrap();
+    let start = Instant::now();
     for how in [Shared, Exclusive] {
         shared.lock().lock(2, how, &Patience::new(20_000_000_000, &|rank| rank != 1)).unwrap();
         shared.lock().unlock(2, how).unwrap();
     }
+    assert!(start.elapsed() < SOON);
 }
 
 /// A segment of a dead process cannot be opened, and needs no cleanup.

@@ -448,14 +448,14 @@ int main(int argc, char **argv) {
   for (unsigned at = 0; at < call_count; at++) weights += calls[at].weight;
   uint64_t seed = test_seed();
   enum { WARM_UP = 3 };
-  footprint_t first = {0}, last = {0};
+  footprint_t first = alone, last = {0};
   unsigned number = only < 0 ? 0 : (unsigned)only, rounds = 0;
   while (made < wanted) {
     run_round(seed, number++);
     made += THREADS * CALLS_A_THREAD;
     if (fflush(stderr) != 0 || lseek(caught_stderr, 0, SEEK_END) != 0)
       FAIL("the library has written to stderr");
-    last = settled(rounds == 0 ? &alone : &first);
+    last = settled(&first);
     if (rounds++ < WARM_UP) first = last;
     printf("round %u: %llu calls, %llu from callbacks; %ld KiB resident, %ld mappings, %ld "
            "descriptors, %ld threads\n",

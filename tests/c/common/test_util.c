@@ -130,6 +130,19 @@ uint64_t test_mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
+uint16_t test_free_port(void) {
+  static uint64_t tries;
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  CHECK(listener >= 0);
+  do
+    address.sin_port =
+        htons((uint16_t)(10000 + test_mix((uint64_t)getpid() << 20 | ++tries) % 20000));
+  while (bind(listener, (struct sockaddr *)&address, sizeof address) != 0);
+  close(listener);
+  return ntohs(address.sin_port);
+}
+
 void test_fill(void *data, size_t length, uint64_t seed) {
   uint8_t *bytes = data;
   for (size_t at = 0; at < length; at += 8) {
@@ -362,19 +375,6 @@ void pair_connect(pair_t *pair, const ucxx_context_params_t *context_params,
   CHECK_OK(finish(received, &receive));
   CHECK_EQ(in, out);
   pair_sync(pair);
-}
-
-uint16_t test_free_port(void) {
-  static uint64_t tries;
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  CHECK(listener >= 0);
-  do
-    address.sin_port =
-        htons((uint16_t)(10000 + test_mix((uint64_t)getpid() << 20 | ++tries) % 20000));
-  while (bind(listener, (struct sockaddr *)&address, sizeof address) != 0);
-  close(listener);
-  return ntohs(address.sin_port);
 }
 
 ucxx_status_t close_patiently(ucxx_endpoint_t *endpoint, ucxx_request_t **request) {

@@ -168,8 +168,7 @@ static void cancels_while_armed(void) {
   duo_open_as(&duo, NULL, &params);
   CHECK_STATUS(ucxx_tag_send(duo.to_right, out, LENGTH, 3, NULL, &send), UCXX_INPROGRESS);
   CHECK_OK(ucxx_worker_event_fd(duo.left, &descriptor));
-  /* Longer than the guard allows. */
-  closes.timeout_ns = 600 * SECOND;
+  closes.timeout_ns = PATIENTLY;
   CHECK_STATUS(ucxx_endpoint_close(duo.to_right, UCXX_CLOSE_FLUSH, &closes, &close),
                UCXX_INPROGRESS);
   while (ucxx_request_status(close) == UCXX_INPROGRESS) {

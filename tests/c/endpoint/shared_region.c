@@ -90,6 +90,7 @@ int main(void) {
   /* One that was joined may be counted for a moment. */
   do last = footprint_now();
   while (last.threads > first.threads);
+  CHECK_EQ(last.threads, first.threads);
   CHECK(last.descriptors <= first.descriptors);
   return 0;
 }

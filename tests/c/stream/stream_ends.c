@@ -127,8 +127,7 @@ static void close_here(link_t *link) {
   enum { BLIND = 100 };
   ucxx_request_t *request = NULL;
   ucxx_status_t status = close_patiently(link->here.endpoint, &request);
-  /* The peer should find the data and the close in one pass, if the transport can do that.
-   * Therefore no yield here: a close waits at most a second for the peer. */
+  /* The peer should find the data and the close in one pass, if the transport can do that. */
   if (link->site.manner->progress_mode == UCXX_PROGRESS_MANUAL)
     for (int pass = 0; pass < BLIND; pass++)
       CHECK_OK(ucxx_worker_progress(link->site.client, NULL));
