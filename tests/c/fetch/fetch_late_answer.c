@@ -331,7 +331,7 @@ static void body(pair_t *own) {
         STEP("way %d %s: cancelled after more and more passes", way, form_name());
         for (long passes = 0; !given_up(way, passes, 0);) passes += 1 + passes / 3;
         STEP("way %d %s: timed out after longer and longer", way, form_name());
-        for (uint64_t timeout = 1; !given_up(way, 0, timeout);) timeout += 1 + timeout / 2;
+        for (uint64_t timeout = 1; !given_up(way, 0, timeout);) timeout += 500 + timeout / 2;
       }
       STEP("the connection works afterwards");
       question_t question = question_for(3, 0);

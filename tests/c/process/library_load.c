@@ -75,18 +75,35 @@ static void take(int number) {
 }
 
 /* A garbage collector stops the threads it knows with such a signal, and waits until each has taken
- * it. */
+ * it, or has ended. */
 static void stop_thread(int id, int number) {
   struct sigaction own = {.sa_handler = take, .sa_flags = SA_RESTART}, before;
   CHECK(sigaction(number, &own, &before) == 0);
   taken = 0;
-  CHECK(syscall(SYS_tgkill, getpid(), id, number) == 0);
-  while (!taken) sched_yield();
+  syscall(SYS_tgkill, getpid(), id, number);
+  while (!taken && syscall(SYS_tgkill, getpid(), id, 0) == 0) sched_yield();
   CHECK(sigaction(number, &before, NULL) == 0);
 }
 
+/* Reads which signals a thread of this process blocks. 0 if the thread has ended. */
+static int read_blocked(int id, unsigned long long *blocked) {
+  int found = 0;
+  char path[64], line[256];
+  snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
+  FILE *status = fopen(path, "r");
+  if (status == NULL) return 0;
+  while (fgets(line, sizeof line, status) != NULL) {
+    if (strncmp(line, "SigBlk:", 7) != 0) continue;
+    *blocked = strtoull(line + 7, NULL, 16);
+    found = 1;
+  }
+  fclose(status);
+  return found;
+}
+
 /* Every other thread must block the signals that an application handles, and take those sent to it
- * directly. */
+ * directly. A thread that is being created, or has been joined and is still listed, blocks all
+ * signals: it is waited for. */
 static void threads_block_signals(void) {
   static const int numbers[] = {SIGHUP,  SIGINT,  SIGTERM, SIGALRM,
                                 SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE};
@@ -98,22 +115,17 @@ static void threads_block_signals(void) {
   for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
     int id = atoi(task->d_name);
     if (id == 0 || id == (int)getpid()) continue;
-    char path[64], line[256];
-    snprintf(path, sizeof path, "/proc/self/task/%d/status", id);
-    FILE *status = fopen(path, "r");
-    if (status == NULL) continue;
+    unsigned long long blocked = 0;
+    int found;
+    while ((found = read_blocked(id, &blocked)) && blocked >> (SIGPWR - 1) & 1) sched_yield();
+    if (!found) continue;
     others++;
-    while (fgets(line, sizeof line, status) != NULL) {
-      if (strncmp(line, "SigBlk:", 7) != 0) continue;
-      unsigned long long blocked = strtoull(line + 7, NULL, 16);
-      for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++)
-        CHECK((blocked >> (numbers[at] - 1) & 1) == 1);
-      for (size_t at = 0; at < sizeof open / sizeof *open; at++)
-        CHECK((blocked >> (open[at] - 1) & 1) == 0);
-      stop_thread(id, SIGPWR);
-      stop_thread(id, SIGRTMIN + 5);
-    }
-    fclose(status);
+    for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++)
+      CHECK((blocked >> (numbers[at] - 1) & 1) == 1);
+    for (size_t at = 0; at < sizeof open / sizeof *open; at++)
+      CHECK((blocked >> (open[at] - 1) & 1) == 0);
+    stop_thread(id, SIGPWR);
+    stop_thread(id, SIGRTMIN + 5);
   }
   closedir(tasks);
   printf("%d other threads\n", others);
