@@ -17,9 +17,10 @@ export PYTHONDONTWRITEBYTECODE=1
   xargs -0 "$python" -m mypy --strict --no-error-summary --cache-dir "$target_dir/mypy")
 
 # Warnings are errors: an endpoint or a worker that a test did not close causes one.
-run() {
-  (cd "$here" && UCXX_RS_UCX=system PYTHONPATH=$module:$root/tests "$python" -W error -m unittest "$@")
-}
+run() (
+  cd "$here" &&
+    UCXX_RS_UCX=system PYTHONPATH=$module:$root/tests "$python" -W error -m unittest "$@"
+)
 if [ $# -gt 0 ]; then
   run --verbose "$@"
   exit

@@ -11,6 +11,7 @@
 #endif
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -80,7 +81,7 @@ static void stop_thread(int id, int number) {
   struct sigaction own = {.sa_handler = take, .sa_flags = SA_RESTART}, before;
   CHECK(sigaction(number, &own, &before) == 0);
   taken = 0;
-  syscall(SYS_tgkill, getpid(), id, number);
+  CHECK(syscall(SYS_tgkill, getpid(), id, number) == 0 || errno == ESRCH);
   while (!taken && syscall(SYS_tgkill, getpid(), id, 0) == 0) sched_yield();
   CHECK(sigaction(number, &before, NULL) == 0);
 }
