@@ -112,7 +112,8 @@ static int connect_once(struct oob *oob, int error_handling, char *text, size_t 
   struct session session;
   ucxx_endpoint_attr_t attr = UCXX_ENDPOINT_ATTR_INIT;
   session_init(&session, &config, &drive, oob, failure);
-  if (session_open(&session, FEATURES) == 0 && session_connect(&session) == 0) {
+  if (session_create_context(&session, FEATURES) == 0 && session_open(&session) == 0 &&
+      session_connect(&session) == 0) {
     ucxx_status_t status = ucxx_endpoint_query(session.endpoints[0], &attr);
     if (status == UCXX_OK)
       snprintf(text, capacity, "%s", attr.transports);

@@ -74,15 +74,12 @@ static int measure(struct lane *lane, struct desk *desk) {
 static void run_lane(struct lane *lane) {
   struct desk *desk = lane->crew->arg;
   struct session *session = &lane->session;
-  const struct config *config = lane->crew->config;
   char server[TEXT_BYTES] = "";
-  session_init(session, config, &config->drive, &lane->oob, &lane->failure);
   lane->bench.times = malloc(sizeof *lane->bench.times);
   if (lane->bench.times == NULL)
     fail(&lane->failure, "no memory");
-  else if (session_open(session, lane->crew->test.way->features | UCXX_FEATURE_TAG) == 0 &&
-           oob_receive(&lane->oob, FRAME_SETUP, server, sizeof server, NULL, HELLO_NS,
-                       &lane->failure) == 0) {
+  else if (session_open(session) == 0 && oob_receive(&lane->oob, FRAME_SETUP, server, sizeof server,
+                                                     NULL, HELLO_NS, &lane->failure) == 0) {
     if (lane->number == 0) memcpy(desk->server, server, sizeof server);
     measure(lane, desk);
   }

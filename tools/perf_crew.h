@@ -43,7 +43,8 @@ struct crew {
 
 /* Returns -1 with the failure of `failure` if there is no memory. */
 int crew_make(struct crew *crew, const struct config *config, struct failure *failure);
-/* Runs `run` for each lane, the first one on this thread, and keeps the first failure. */
+/* Makes the context of each lane, and runs `run` for it, the first one on this thread. Keeps the
+ * first failure. */
 void crew_run(struct crew *crew);
 /* Closes all connections. */
 void crew_free(struct crew *crew);

@@ -76,10 +76,7 @@ static int answer_client(struct session *session) {
 
 static void run_lane(struct lane *lane) {
   struct session *session = &lane->session;
-  const struct config *config = lane->crew->config;
-  session_init(session, config, &config->drive, &lane->oob, &lane->failure);
-  if (session_open(session, lane->crew->test.way->features | UCXX_FEATURE_TAG) == 0 &&
-      answer_client(session) == 0 && session_connect(session) == 0)
+  if (session_open(session) == 0 && answer_client(session) == 0 && session_connect(session) == 0)
     serve_rounds(lane);
   if (failed(&lane->failure)) oob_send_failure(&lane->oob, &lane->failure);
   session_close(session);

@@ -80,16 +80,7 @@ static int create_worker(struct session *session) {
   return 0;
 }
 
-int session_open(struct session *session, uint64_t features) {
-  const int *cpu = session->config->cpu;
-  cpu_set_t anywhere;
-  if (session->manual && session->drive.delayed == 2)
-    return fail(
-        session->failure,
-        "--delayed on needs a progress thread: add --progress adaptive, polling or blocking");
-  sched_getaffinity(0, sizeof anywhere, &anywhere);
-  /* Pin first, so that memory is allocated near the CPU that uses it. */
-  if (cpu[0] >= 0 && pin(session, cpu[0]) != 0) return -1;
+int session_create_context(struct session *session, uint64_t features) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = features;
   /* Wakeup has a cost, so enable it only if something sleeps. */
@@ -97,13 +88,26 @@ int session_open(struct session *session, uint64_t features) {
     params.features |= UCXX_FEATURE_WAKEUP;
   params.name = "ucxx_rs_perftest";
   ucxx_status_t status = ucxx_context_create(&params, &session->context);
-  if (status != UCXX_OK) return session_fail(session, "creating the context", status);
+  return status == UCXX_OK ? 0 : session_fail(session, "creating the context", status);
+}
+
+int session_open(struct session *session) {
+  const int *cpu = session->config->cpu;
+  cpu_set_t anywhere;
+  if (session->context == NULL) return -1; /* the failure is noted */
+  if (session->manual && session->drive.delayed == 2)
+    return fail(
+        session->failure,
+        "--delayed on needs a progress thread: add --progress adaptive, polling or blocking");
   if (session->config->plan.memory[session->config->serves ? 1 : 0] == UCXX_MEMORY_CUDA &&
       !ucxx_context_has_cuda(session->context))
     return fail(
         session->failure,
         "-m cuda: this UCX has no CUDA memory on this machine (`ucxx_rs_info -b`): load one "
         "with CUDA, on a machine with a GPU");
+  sched_getaffinity(0, sizeof anywhere, &anywhere);
+  /* Pin first, so that memory is allocated near the CPU that uses it. */
+  if (cpu[0] >= 0 && pin(session, cpu[0]) != 0) return -1;
   /* The new thread inherits the CPU mask. It must not run on the main thread's CPU. */
   if (!session->manual && cpu[0] >= 0 && cpu[1] < 0)
     sched_setaffinity(0, sizeof anywhere, &anywhere);
@@ -111,7 +115,7 @@ int session_open(struct session *session, uint64_t features) {
   if (cpu[0] >= 0 && pin(session, cpu[0]) != 0) return -1;
   if (result != 0) return -1;
   if (session->drive.wait == WAIT_NOTIFIER) {
-    status = ucxx_notifier_create(session->context, &session->notifier);
+    ucxx_status_t status = ucxx_notifier_create(session->context, &session->notifier);
     if (status != UCXX_OK) return session_fail(session, "creating the notifier", status);
   }
   return 0;

@@ -7,6 +7,10 @@ import koffi from 'koffi';
 import { Status, soname } from './generated/constants.js';
 import { functions } from './generated/functions.js';
 
+// While UCX is loaded, it lets the heap grow by a page and shrink by one. If V8's memory lies directly
+// behind the heap, only the shrinking succeeds, and the page was in use. Without memory events UCX
+// does neither.
+process.env.UCX_MEM_EVENTS ??= 'no';
 const library = koffi.load(process.env.UCXX_RS_LIBRARY ?? soname);
 
 export const native = new Proxy({}, {
