@@ -2873,8 +2873,8 @@ void ucxx_context_params_init(ucxx_context_params_t *value, size_t struct_size);
  * - UCXX_ERR_NO_RESOURCE: the system cannot create a thread, and UCX needs one.
  * - Any status of UCX: the message and the log have its reason.
  *
- * Threads: any. If another thread allocates during the call, UCX can damage the heap, which is
- * rare: create contexts before there are other threads. See docs/known-issues.md.
+ * Threads: any. If another thread allocates or frees during the call, UCX can, rarely, damage the
+ * heap: create contexts before you start threads. See docs/known-issues.md.
  * Ownership: the caller owns the context.
  * See also: ucxx_worker_create, ucxx_context_destroy.
  */

@@ -47,8 +47,8 @@ static void *run_lane(void *arg) {
   return NULL;
 }
 
-/* Before there are threads, as another one could damage the heap if it allocated meanwhile: see
- * "A context is created while other threads allocate" in docs/known-issues.md. */
+/* Before there are threads, as one that allocates meanwhile could damage the heap: see "A context
+ * is created while other threads allocate or free" in docs/known-issues.md. */
 static void create_contexts(struct crew *crew) {
   for (unsigned i = 0; i < crew->size; i++) {
     struct lane *lane = &crew->lanes[i];

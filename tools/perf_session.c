@@ -94,7 +94,7 @@ int session_create_context(struct session *session, uint64_t features) {
 int session_open(struct session *session) {
   const int *cpu = session->config->cpu;
   cpu_set_t anywhere;
-  if (session->context == NULL) return -1; /* the failure is noted */
+  if (session->context == NULL) return -1; /* session_create_context has said why */
   if (session->manual && session->drive.delayed == 2)
     return fail(
         session->failure,

@@ -52,6 +52,7 @@ struct session {
 void session_init(struct session *session, const struct config *config, const struct drive *drive,
                   struct oob *oob, struct failure *failure);
 int session_create_context(struct session *session, uint64_t features);
+/* After session_create_context, whatever that returned. */
 int session_open(struct session *session);
 /* Exchanges addresses and connects. When it returns, the other side is connected too. */
 int session_connect(struct session *session);

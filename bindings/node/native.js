@@ -3,15 +3,27 @@
 //
 // The functions of the library, by their names in C. Each is looked up at its first call.
 
+import { readFileSync } from 'node:fs';
 import koffi from 'koffi';
 import { Status, soname } from './generated/constants.js';
 import { functions } from './generated/functions.js';
 
-// While UCX is loaded, it lets the heap grow by a page and shrink by one. If V8's memory lies directly
-// behind the heap, only the shrinking succeeds, and the page was in use. Without memory events UCX
-// does neither.
-process.env.UCX_MEM_EVENTS ??= 'no';
+// Whether a MiB is free behind the heap. V8's memory lies there in some processes.
+function heapCanGrow() {
+  const maps = readFileSync('/proc/self/maps', 'latin1').split('\n');
+  const heap = maps.findLastIndex((line) => line.endsWith('[heap]'));
+  if (heap < 0) return true;
+  const [start, end] = [maps[heap + 1], maps[heap]].map((line) => line.split(/[- ]/));
+  return parseInt(start[0], 16) - parseInt(end[1], 16) > 2 ** 20;
+}
+
+// While UCX is loaded, it takes a page in use away from a heap that cannot grow, unless it is told
+// to leave memory calls alone. It reads the variable only then.
+const variable = 'UCX_MEM_MMAP_HOOK_MODE';
+const tells = process.env[variable] === undefined && !heapCanGrow();
+if (tells) process.env[variable] = 'none';
 const library = koffi.load(process.env.UCXX_RS_LIBRARY ?? soname);
+if (tells) delete process.env[variable];
 
 export const native = new Proxy({}, {
   get(known, name) {

@@ -32,6 +32,9 @@ pub struct ContextBuilder {
 impl Context {
     /// A context for tag messages, active messages and streams, on all networks that UCX finds.
     ///
+    /// Create it before you start threads: if another one allocates or frees meanwhile, UCX can,
+    /// rarely, damage the heap.
+    ///
     /// # Errors
     ///
     /// What UCX could not set up; `UNSUPPORTED` for a UCX older than 1.13.

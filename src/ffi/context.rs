@@ -83,8 +83,8 @@ pub unsafe extern "C" fn ucxx_context_params_init(
 /// - UCXX_ERR_NO_RESOURCE: the system cannot create a thread, and UCX needs one.
 /// - Any status of UCX: the message and the log have its reason.
 ///
-/// Threads: any. If another thread allocates during the call, UCX can damage the heap, which is
-/// rare: create contexts before there are other threads. See docs/known-issues.md.
+/// Threads: any. If another thread allocates or frees during the call, UCX can, rarely, damage the
+/// heap: create contexts before you start threads. See docs/known-issues.md.
 /// Ownership: the caller owns the context.
 /// See also: ucxx_worker_create, ucxx_context_destroy.
 ///
