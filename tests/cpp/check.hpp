@@ -43,7 +43,7 @@ inline constexpr ucxx_rs::progress_mode modes[] = {ucxx_rs::progress_mode::manua
 /// Ends a test that hangs.
 inline void limit() {
   const char *seconds = std::getenv("UCXX_TEST_SECONDS");
-  alarm(seconds ? static_cast<unsigned>(std::atoi(seconds)) : 120);
+  alarm(seconds ? static_cast<unsigned>(std::atoi(seconds)) : 300);
 }
 
 /// Worker `a` sends to `b` on `ab`, and `b` to `a` on `ba`.

@@ -233,7 +233,7 @@ static void no_waits(void) {
 }
 
 int main(void) {
-  test_begin("cuda_faults", 120);
+  test_begin("cuda_faults");
   cuda_open(1);
   cuda.delay(100000, test_seed());
   allocations();

@@ -227,7 +227,7 @@ static void everything(const duo_t *duo) {
 }
 
 int main(void) {
-  test_begin("cuda_frames", 120);
+  test_begin("cuda_frames");
   cuda_open(0);
   stream = cuda_stream();
   duo_t duo;

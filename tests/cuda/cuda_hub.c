@@ -339,7 +339,7 @@ static void callbacks(void) {
 }
 
 int main(void) {
-  test_begin("cuda_hub", 120);
+  test_begin("cuda_hub");
   cuda_open(0);
   void *context = NULL, *now = NULL;
   CHECK_CUDA(cuda.current(&context));

@@ -56,7 +56,7 @@ static void victim(const char *descriptor, ucxx_worker_t *worker, void *memory) 
 int main(int argc, char **argv) {
   ucxx_context_t *context = NULL;
   ucxx_worker_t *worker = NULL;
-  test_begin("cuda_killed", 120);
+  test_begin("cuda_killed");
   cuda_open(0);
   stream = cuda_stream();
   CHECK_OK(ucxx_context_create(NULL, &context));

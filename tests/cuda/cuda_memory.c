@@ -152,7 +152,7 @@ static void send(const duo_t *duo, uint64_t from, uint64_t to, size_t length, ui
 int main(void) {
   static const size_t lengths[] = {8, 1000, 64 << 10, MOST};
   duo_t duo;
-  test_begin("cuda_memory", 120);
+  test_begin("cuda_memory");
   cuda_open(0);
   duo_open(&duo, NULL);
   if (!ucxx_context_has_cuda(duo.context)) test_skip("SKIPPED: this UCX does not reach the GPU");

@@ -72,7 +72,7 @@ static void run(ucxx_memory_kind_t from, ucxx_memory_kind_t to, const char *name
 }
 
 int main(void) {
-  test_begin("cuda_stream", 120);
+  test_begin("cuda_stream");
   cuda_open(0);
   run(on_pinned, on_cuda, "from the host to the GPU");
   run(on_cuda, on_pinned, "from the GPU to the host");

@@ -432,7 +432,7 @@ static void run_round(uint64_t seed, unsigned number) {
 int main(int argc, char **argv) {
   uint64_t wanted = argc > 1 ? strtoull(argv[1], NULL, 0) : 120000, made = 0;
   int only = argc > 2 ? atoi(argv[2]) : -1;
-  test_begin("hostile", 120);
+  test_begin("hostile");
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
   if (version.ucx_major == 1 && version.ucx_minor < 14 && argc < 2)

@@ -380,7 +380,7 @@ static footprint_t settled(void) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("traffic", 120);
+  test_begin("traffic");
   if (argc == 4 && strcmp(argv[1], "--guest") == 0)
     return be_guest(argv[2], strtoull(argv[3], NULL, 10));
   uint64_t seconds = argc > 1 ? strtoull(argv[1], NULL, 10) : 10;

@@ -507,7 +507,7 @@ static void unsupported(void) {
 
 int main(void) {
   duo_t duo;
-  test_begin("am_calls", 60);
+  test_begin("am_calls");
   duo_open(&duo, NULL);
   unknown_ids(&duo);
   handlers(&duo);

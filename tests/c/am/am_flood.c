@@ -570,4 +570,4 @@ static void body(pair_t *own) {
   }
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "am_flood", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "am_flood", body); }

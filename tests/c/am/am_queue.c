@@ -203,7 +203,7 @@ static void left_over(duo_t *duo) {
 
 int main(void) {
   duo_t duo;
-  test_begin("am_queue", 60);
+  test_begin("am_queue");
   duo_open(&duo, NULL);
   sizes(&duo);
   many(&duo);

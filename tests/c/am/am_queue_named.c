@@ -388,7 +388,7 @@ static void bad_names(const duo_t *duo) {
 int main(void) {
   static inbox_t inboxes[4];
   duo_t duo;
-  test_begin("am_queue_named", 60);
+  test_begin("am_queue_named");
   duo_open(&duo, NULL);
   for (uint64_t id = 0; id < 3; id++)
     CHECK_OK(ucxx_worker_set_am_queue_handler(duo.right, "own", id, on_message, &inboxes[id],

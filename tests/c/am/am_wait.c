@@ -297,7 +297,7 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("am_wait", 60);
+  test_begin("am_wait");
   test_fill(content, sizeof content, 1);
   in_every_mode(round_of);
   return 0;

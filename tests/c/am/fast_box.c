@@ -369,4 +369,4 @@ static void body(pair_t *both) {
   in_every_mode(round_in_mode);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "fast_box", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "fast_box", body); }

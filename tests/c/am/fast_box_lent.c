@@ -170,4 +170,4 @@ static void body(pair_t *both) {
   ucxx_context_destroy(pair->context);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "fast_box_lent", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "fast_box_lent", body); }

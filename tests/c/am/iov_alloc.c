@@ -90,7 +90,7 @@ static void count(const char *what, void (*transfer)(size_t length, uint64_t fla
 }
 
 int main(void) {
-  test_begin("iov_alloc", 60);
+  test_begin("iov_alloc");
   test_fill(data, sizeof data, 1);
   duo_open(&duo, NULL);
   CHECK_OK(ucxx_worker_set_am_handler(duo.right, ID, on_message, NULL, NULL));

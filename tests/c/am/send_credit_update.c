@@ -257,7 +257,7 @@ static void another_peer_is_next(void) {
 }
 
 int main(void) {
-  test_begin("send_credit_update", 30);
+  test_begin("send_credit_update");
   amid("flushes", begin_flushes, end_flushes);
   amid("sends of several buffers", begin_multi, end_multi);
   sign_of_life_amid_flushes();

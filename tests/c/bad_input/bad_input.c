@@ -205,7 +205,7 @@ static int run_row(fixture_t *f, const bad_input_row_t *row, uint64_t seed, int 
 
 int main(int argc, char **argv) {
   const char *only = argc > 1 ? argv[1] : NULL;
-  test_begin("bad_input", 60);
+  test_begin("bad_input");
   uint64_t seed = test_seed();
   static fixture_t fixture;
   fixture_open(&fixture);

@@ -193,7 +193,7 @@ static inline void members_start(board_t *board, pid_t *pids, void (*body)(membe
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       char name[64];
       snprintf(name, sizeof name, "rank %u of %u", (unsigned)rank, (unsigned)board->size);
-      test_begin(name, 120);
+      test_begin(name);
       member_settle(rank);
       member_t member = {.board = board, .rank = rank, .size = board->size};
       body(&member);

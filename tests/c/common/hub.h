@@ -120,7 +120,7 @@ static inline uint64_t hub_draw(uint64_t *random, uint64_t below) {
  * thread may progress. */
 static inline int hub_rounds(const char *name, int argc, char **argv, unsigned usual,
                              void (*round_of)(ucxx_context_t *, ucxx_worker_t *, uint64_t *)) {
-  test_begin(name, 60);
+  test_begin(name);
   uint64_t random = test_seed();
   unsigned rounds = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : test_rounds(usual);
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;

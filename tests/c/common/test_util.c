@@ -19,7 +19,7 @@ enum { SKIPPED = 77, WIREUP_TAG = 0x77697265 };
 
 static char step_text[256] = "start";
 static char program_text[64];
-static unsigned guard_seconds = 60;
+static unsigned guard_seconds = 300;
 static volatile sig_atomic_t peer_pid;
 static volatile sig_atomic_t peer_done;
 
@@ -40,10 +40,10 @@ static void on_alarm(int signal_number) {
   _exit(1);
 }
 
-void test_begin(const char *name, unsigned seconds) {
+void test_begin(const char *name) {
   const char *override = getenv("UCXX_TEST_SECONDS");
   snprintf(program_text, sizeof program_text, "%s", name);
-  guard_seconds = override != NULL ? (unsigned)strtoul(override, NULL, 10) : seconds;
+  if (override != NULL) guard_seconds = (unsigned)strtoul(override, NULL, 10);
   struct sigaction action = {.sa_handler = on_alarm};
   sigaction(SIGALRM, &action, NULL);
   alarm(guard_seconds);
@@ -230,14 +230,14 @@ static void on_child(int signal_number) {
   errno = saved;
 }
 
-static void run_second(char **argv, const char *name, unsigned seconds, void (*body)(pair_t *)) {
+static void run_second(char **argv, const char *name, void (*body)(pair_t *)) {
   /* If the first process dies, the kernel kills this one too. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   pair_t pair = {.side = 1,
                  .channel = atoi(argv[2]),
                  .peer_pid = (int)getppid(),
                  .seed = strtoull(argv[3], NULL, 0)};
-  test_begin(name, seconds);
+  test_begin(name);
   snprintf(program_text, sizeof program_text, "%s (second process)", name);
   body(&pair);
   close(pair.channel);
@@ -258,13 +258,12 @@ void in_every_mode(void (*round)(const ucxx_worker_params_t *params, const char 
   }
 }
 
-int pair_main(int argc, char **argv, const char *name, unsigned seconds,
-              void (*body)(pair_t *pair)) {
+int pair_main(int argc, char **argv, const char *name, void (*body)(pair_t *pair)) {
   if (argc == 4 && strcmp(argv[1], "--second") == 0) {
-    run_second(argv, name, seconds, body);
+    run_second(argv, name, body);
     return 0;
   }
-  test_begin(name, seconds);
+  test_begin(name);
   struct sigaction action = {.sa_handler = on_child, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
   sigaction(SIGCHLD, &action, NULL);
   int ends[2];

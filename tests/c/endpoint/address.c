@@ -110,7 +110,7 @@ static void between_contexts(void) {
 }
 
 int main(void) {
-  test_begin("address", 60);
+  test_begin("address");
   round_trip();
   outlives_its_worker();
   unchecked_door();

@@ -98,4 +98,4 @@ static void body(pair_t *pair) {
     raw_side(pair);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "address_raw", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "address_raw", body); }

@@ -56,4 +56,4 @@ static void body(pair_t *pair) {
   pair->worker = NULL;
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "close_crossed", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "close_crossed", body); }

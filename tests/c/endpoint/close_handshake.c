@@ -221,7 +221,7 @@ static void worker_goes_with_sends(const manner_t *manner) {
 }
 
 int main(void) {
-  test_begin("close_handshake", 100);
+  test_begin("close_handshake");
   for (int at = 0; at < MANNERS; at++) {
     both_ends(&manners[at], UCXX_ENDPOINT_ERROR_HANDLING_PEER, UCXX_CLOSE_FLUSH);
     both_ends(&manners[at], UCXX_ENDPOINT_ERROR_HANDLING_PEER, UCXX_CLOSE_FORCE);

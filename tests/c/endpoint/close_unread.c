@@ -46,7 +46,7 @@ static void start(void) {
 }
 
 int main(void) {
-  test_begin("close_unread", 100);
+  test_begin("close_unread");
   start();
   return 0;
 }

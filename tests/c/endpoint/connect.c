@@ -430,7 +430,7 @@ static void speaks_first(const manner_t *manner, size_t length, int closes) {
 }
 
 int main(void) {
-  test_begin("connect", 60);
+  test_begin("connect");
   if (!has_tcp()) test_skip("UCX connects by host and port over TCP, which UCX_TLS excludes");
   for (int at = 0; at < MANNERS; at++) {
     refused(&manners[at]);

@@ -186,7 +186,7 @@ static void in_any_order(uint64_t seed) {
 }
 
 int main(void) {
-  test_begin("connect_abandoned", 60);
+  test_begin("connect_abandoned");
   uint64_t seed = test_seed();
   in_any_order(seed);
   the_other_way(seed);

@@ -68,7 +68,7 @@ static void connect_unread(const duo_t *duo, int operation, end_t end, uint64_t 
 }
 
 int main(void) {
-  test_begin("connect_unread", 60);
+  test_begin("connect_unread");
   uint64_t seed = test_seed();
   /* The end of each takes a second, so each operation has one of the ends. */
   for (int operation = 0; operation < OPERATIONS; operation++) {

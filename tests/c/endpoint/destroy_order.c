@@ -141,7 +141,7 @@ static int permute(int *order, int fixed) {
 }
 
 int main(void) {
-  test_begin("destroy_order", 60);
+  test_begin("destroy_order");
   int order[OBJECTS];
   which = test_seed() % 3;
   for (int at = 0; at < OBJECTS; at++) order[at] = at;

@@ -260,5 +260,5 @@ static void body(pair_t *pair) {
 int main(int argc, char **argv) {
   cycles = argc == 2 ? atol(argv[1]) : test_rounds(1500);
   worker_cycles = (int)test_rounds(200);
-  return pair_main(argc, argv, "endpoint_cycles", 60, body);
+  return pair_main(argc, argv, "endpoint_cycles", body);
 }

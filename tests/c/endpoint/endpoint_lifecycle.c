@@ -279,7 +279,7 @@ static void workers_outlive_their_context(void) {
 }
 
 int main(void) {
-  test_begin("endpoint_lifecycle", 60);
+  test_begin("endpoint_lifecycle");
   destroy_worker_in_flight();
   destroy_receiver_in_flight();
   destroy_endpoint_in_flight();

@@ -165,7 +165,7 @@ static void on_threads(const manner_t *manner) {
 }
 
 int main(void) {
-  test_begin("endpoint_retain", 60);
+  test_begin("endpoint_retain");
   for (int at = 0; at < MANNERS; at++) {
     kept_in_on_open(&manners[at], 0);
     kept_in_on_open(&manners[at], 1);

@@ -139,7 +139,7 @@ static void flush_of_all(int32_t error_handling) {
 }
 
 int main(void) {
-  test_begin("endpoint_unused", 60);
+  test_begin("endpoint_unused");
   flush_of_all(UCXX_ENDPOINT_ERROR_HANDLING_PEER);
   flush_of_all(UCXX_ENDPOINT_ERROR_HANDLING_NONE);
   in_every_mode(round_of);

@@ -205,7 +205,7 @@ static void round_of(kind_t kind, size_t length, int closes) {
 
 int main(void) {
   static const size_t lengths[] = {8, 1000, 1500000};
-  test_begin("first_message", 30);
+  test_begin("first_message");
   seed = test_seed();
   for (int rounds = 0; rounds < ROUNDS; rounds++)
     for (int kind = 0; kind < KINDS; kind++)

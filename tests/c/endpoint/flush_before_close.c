@@ -143,5 +143,5 @@ static void body(pair_t *pair) {
 
 int main(int argc, char **argv) {
   if (!has_tcp()) test_skip("UCX connects by host and port over TCP, which UCX_TLS excludes");
-  return pair_main(argc, argv, "flush_before_close", 180, body);
+  return pair_main(argc, argv, "flush_before_close", body);
 }

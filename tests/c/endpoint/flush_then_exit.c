@@ -173,7 +173,7 @@ static void wait_for(pid_t pid) {
 }
 
 int main(void) {
-  test_begin("flush_then_exit", 60);
+  test_begin("flush_then_exit");
   static const size_t lengths[] = {8, 8000, 70000, 262144};
   uint64_t seed = test_seed();
   for (unsigned round = 0; round < test_rounds(ROUNDS); round++) {

@@ -55,7 +55,7 @@ static void round_of(int closes_too) {
 }
 
 int main(void) {
-  test_begin("forced_close_full", 30);
+  test_begin("forced_close_full");
   for (unsigned at = 0; at < test_rounds(ROUNDS); at++) {
     STEP("round %u", at);
     round_of(at % 2 == 1);

@@ -44,4 +44,4 @@ static void body(pair_t *pair) {
   ucxx_context_destroy(context);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "forced_close_heard", 30, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "forced_close_heard", body); }

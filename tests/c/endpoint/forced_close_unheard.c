@@ -72,7 +72,7 @@ static void close_to(bool reads) {
 }
 
 int main(void) {
-  test_begin("forced_close_unheard", 60);
+  test_begin("forced_close_unheard");
   CHECK_OK(ucxx_log_set_callback(on_log, NULL, UCXX_LOG_WARN));
   STEP("the peer reads slowly");
   close_to(true);

@@ -220,7 +220,7 @@ static void meet(enum way way, enum end end) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("foreign_peer", 60);
+  test_begin("foreign_peer");
   if (argc < 3) {
     fprintf(stderr, "usage: %s peer|none PROGRAM [ARGUMENT...]\n", argv[0]);
     return 2;

@@ -120,7 +120,7 @@ static void visit(habit_t first, habit_t last) {
 }
 
 int main(void) {
-  test_begin("foreign_port", 30);
+  test_begin("foreign_port");
   if (!has_tcp()) test_skip("UCX connects by host and port over TCP");
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));

@@ -541,7 +541,7 @@ int main(int argc, char **argv) {
   const char *role = argc == 3 ? argv[2] : "";
   char name[64];
   snprintf(name, sizeof name, "garbage_peer %s", role);
-  test_begin(name, 120);
+  test_begin(name);
   if (strcmp(role, "honest") == 0)
     be_honest(argv[1]);
   else if (strcmp(role, "garbler") == 0)

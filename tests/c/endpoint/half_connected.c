@@ -34,7 +34,7 @@ static void half_connected(order_t order, int passes) {
 }
 
 int main(void) {
-  test_begin("half_connected", 60);
+  test_begin("half_connected");
   /* After so many passes the answer to the connecting worker waits to be sent. */
   STEP("the connecting worker is destroyed first");
   half_connected(ASKS_FIRST, 3);

@@ -350,7 +350,7 @@ static void without_tcp(void) {
 }
 
 int main(void) {
-  test_begin("listener", 60);
+  test_begin("listener");
   if (!has_tcp()) {
     without_tcp();
     return 0;

@@ -50,7 +50,7 @@ static ucxx_status_t listen_again(uint16_t port, const ucxx_config_entry_t *entr
 
 int main(void) {
   static const ucxx_config_entry_t without = {"TCP_CM_REUSEADDR", "n"};
-  test_begin("listener_again", 60);
+  test_begin("listener_again");
   site_t site;
   STEP("a port used a moment ago");
   site_open(&site, &manners[0], NULL, ACCEPT);

@@ -101,7 +101,7 @@ static void worker_goes(const manner_t *manner) {
 }
 
 int main(void) {
-  test_begin("listener_stranger", 60);
+  test_begin("listener_stranger");
   /* Freed memory reads as this pattern. */
   mallopt(M_PERTURB, 0x5a);
   for (unsigned at = 0; has_tcp() && at < MANNERS; at++) silent_until_it_has_gone(&manners[at]);

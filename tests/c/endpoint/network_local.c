@@ -263,4 +263,4 @@ static void body(pair_t *pair) {
     printf("no other interface is up: nothing to compare with\n");
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "network_local", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "network_local", body); }

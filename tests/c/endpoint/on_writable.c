@@ -412,7 +412,7 @@ static void while_connecting(const way_t *way) {
 }
 
 int main(void) {
-  test_begin("on_writable", 120);
+  test_begin("on_writable");
   for (unsigned i = 0; i < WAYS; i++) {
     one_shot(&ways[i]);
     for (enum end end = BY_CLOSE; end < ENDS; end++) ends(&ways[i], end);

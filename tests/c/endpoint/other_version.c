@@ -217,7 +217,7 @@ static void we_are_older(ucxx_context_t *context) {
 }
 
 int main(void) {
-  test_begin("other_version", 60);
+  test_begin("other_version");
   ucxx_context_t *context = NULL;
   ucp_context_h raw_context = raw_open();
   CHECK_OK(ucxx_context_create(NULL, &context));

@@ -197,7 +197,7 @@ static void too_late(victim_t *survivor) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("peer_death", 240);
+  test_begin("peer_death");
   if (argc > 1) echo(victim_channel(argv[1]));
   for (size_t at = 0; at < WAYS; at++) {
     victim_t survivor;

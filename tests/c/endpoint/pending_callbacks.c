@@ -255,7 +255,7 @@ static void out_of_time(void) {
 }
 
 int main(void) {
-  test_begin("pending_callbacks", 30);
+  test_begin("pending_callbacks");
   gone("a close", close_flushing, UCXX_OK);
   gone("a close by force", close_by_force, UCXX_OK);
   gone("a receive of a stream's rest", receive_rest, UCXX_ERR_CONNECTION_RESET);

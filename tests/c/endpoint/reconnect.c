@@ -71,4 +71,4 @@ static void body(pair_t *pair) {
   ucxx_context_destroy(pair->context);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "reconnect", 30, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "reconnect", body); }

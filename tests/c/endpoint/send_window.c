@@ -347,7 +347,7 @@ static void while_connecting(void) {
 }
 
 int main(void) {
-  test_begin("send_window", 120);
+  test_begin("send_window");
   uint64_t seed = test_seed();
   for (unsigned i = 0; i < WAYS; i++) {
     window_is_kept(&ways[i]);

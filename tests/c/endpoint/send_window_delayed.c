@@ -691,4 +691,4 @@ static void both(pair_t *sides) {
   crowded(MESSAGES, 1000, 0);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "send_window_delayed", 120, both); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "send_window_delayed", both); }

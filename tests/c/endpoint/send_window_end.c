@@ -316,7 +316,7 @@ static void ends_once(const way_t *way, enum end end) {
 }
 
 int main(void) {
-  test_begin("send_window_end", 120);
+  test_begin("send_window_end");
   for (unsigned i = 0; i < WAYS; i++) {
     cancel_and_timeout(&ways[i]);
     credit_comes_back(&ways[i]);

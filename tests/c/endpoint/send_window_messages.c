@@ -115,7 +115,7 @@ static void both_ways(const duo_t *duo) {
 }
 
 int main(void) {
-  test_begin("send_window_messages", 60);
+  test_begin("send_window_messages");
   duo_t duo = {0};
   ucxx_endpoint_params_t narrow = UCXX_ENDPOINT_PARAMS_INIT;
   ucxx_address_t *address = NULL;

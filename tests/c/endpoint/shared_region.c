@@ -79,7 +79,7 @@ static void round_of(size_t length, int senders, unsigned number) {
 }
 
 int main(void) {
-  test_begin("shared_region", 60);
+  test_begin("shared_region");
   /* Freed memory reads as a pattern. */
   mallopt(M_PERTURB, 0xa5);
   round_of(1 << 20, 2, 0);

@@ -48,4 +48,4 @@ static void body(pair_t *pair) {
   check_lanes(pair, UCXX_ENDPOINT_ERROR_HANDLING_NONE, cma);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "transports_chosen", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "transports_chosen", body); }

@@ -325,7 +325,7 @@ static void refused(const duo_t *duo) {
 int main(void) {
   duo_t duo;
   inbox_t inbox = {0};
-  test_begin("fetch_alloc", 60);
+  test_begin("fetch_alloc");
   duo_open(&duo, NULL);
   CHECK_OK(ucxx_worker_set_fetch_handler(duo.right, ID, hold, &inbox, NULL));
   sizes(&duo, &inbox);

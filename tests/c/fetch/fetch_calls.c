@@ -721,7 +721,7 @@ static void unsupported(void) {
 
 int main(void) {
   duo_t duo;
-  test_begin("fetch_calls", 60);
+  test_begin("fetch_calls");
   duo_open(&duo, NULL);
   sizes(&duo);
   scattered(&duo);

@@ -255,7 +255,7 @@ static void dies_asking(victim_t *survivor) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("fetch_death", 120);
+  test_begin("fetch_death");
   if (argc > 2) live(victim_channel(argv[1]), atoi(argv[2]));
   source = calloc(1, LARGE);
   CHECK(source != NULL);

@@ -287,7 +287,7 @@ static void queued(void) {
 }
 
 int main(void) {
-  test_begin("fetch_ends", 60);
+  test_begin("fetch_ends");
   to_itself(UCXX_PROGRESS_MANUAL);
   to_itself(UCXX_PROGRESS_THREAD_ADAPTIVE);
   for (int how = 0; how < ENDS; how++) ends(how);

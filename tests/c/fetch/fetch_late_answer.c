@@ -362,4 +362,4 @@ static void body(pair_t *own) {
   }
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_late_answer", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_late_answer", body); }

@@ -144,4 +144,4 @@ static void body(pair_t *own) {
   CHECK(last.resident_kib <= before.resident_kib + LEFT_KIB);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_many", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_many", body); }

@@ -188,7 +188,7 @@ static void room_for_what_was_refused(void) {
 }
 
 int main(void) {
-  test_begin("fetch_overdue", 60);
+  test_begin("fetch_overdue");
   late_in_a_row();
   promised();
   room_for_what_was_refused();

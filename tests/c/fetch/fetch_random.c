@@ -282,4 +282,4 @@ static void body(pair_t *own) {
   in_every_mode(round_of);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_random", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "fetch_random", body); }

@@ -300,7 +300,7 @@ static void one_mode(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("fetch_threads", 60);
+  test_begin("fetch_threads");
   seed = test_seed();
   for (int thread = 0; thread < 2; thread++)
     test_fill(contents[thread], sizeof contents[thread], seed + (uint64_t)thread);

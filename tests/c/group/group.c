@@ -349,7 +349,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("group", 120);
+  test_begin("group");
   in_every_mode(round_in);
   STEP("without the features a group needs");
   run_members(1, 0, missing_feature);

@@ -339,7 +339,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("group_death", 120);
+  test_begin("group_death");
   in_every_mode(round_in);
   return 0;
 }

@@ -109,7 +109,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("group_silent", 120);
+  test_begin("group_silent");
   in_every_mode(round_in);
   return 0;
 }

@@ -147,7 +147,7 @@ static void start(uint32_t size, void (*body)(member_t *member)) {
 }
 
 int main(void) {
-  test_begin("group_start", 180);
+  test_begin("group_start");
   STEP("by TCP");
   start(1, join_by_tcp);
   start(4, join_by_tcp);

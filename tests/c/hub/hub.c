@@ -487,7 +487,7 @@ static void forked(void) {
 }
 
 int main(void) {
-  test_begin("hub", 60);
+  test_begin("hub");
   produce_and_consume();
   envelopes();
   autocommit();

@@ -108,7 +108,7 @@ static void messages(void) {
 }
 
 int main(void) {
-  test_begin("hub_alloc", 120);
+  test_begin("hub_alloc");
   STEP("the counter works: a new hub allocates");
   counting = 1;
   hub_t hub = hub_open(SIZE, 4, 4);

@@ -182,7 +182,7 @@ static void run(way_t way, int in_bytes, ucxx_memory_kind_t outside, ucxx_memory
 }
 
 int main(void) {
-  test_begin("hub_chain", 60);
+  test_begin("hub_chain");
   for (int in_bytes = 0; in_bytes < 2; in_bytes++) {
     run(COPIES, in_bytes, on_host, on_host, UCXX_HUB_RETAIN_AUTO);
     run(SWAPS, in_bytes, on_host, on_dummy, UCXX_HUB_RETAIN_AUTO);

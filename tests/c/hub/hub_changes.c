@@ -453,7 +453,7 @@ static void swap_without_copy(int32_t retain) {
 }
 
 int main(void) {
-  test_begin("hub_changes", 60);
+  test_begin("hub_changes");
   for (int releases = 0; releases < 2; releases++) {
     consumers(releases);
     modifiers(releases);

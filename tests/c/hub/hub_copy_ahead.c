@@ -149,7 +149,7 @@ static void step_by_step(void) {
 }
 
 int main(void) {
-  test_begin("hub_copy_ahead", 60);
+  test_begin("hub_copy_ahead");
   uint64_t seed = test_seed();
   for (int32_t retain = UCXX_HUB_RETAIN_AUTO; retain <= UCXX_HUB_RETAIN_UNTIL_COPIED; retain++) {
     run(2, on_host, on_dummy, retain, &seed);

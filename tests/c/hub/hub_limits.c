@@ -436,7 +436,7 @@ static void too_many(void) {
 }
 
 int main(void) {
-  test_begin("hub_limits", 60);
+  test_begin("hub_limits");
   chunks();
   bytes();
   at_once();

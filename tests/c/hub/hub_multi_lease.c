@@ -103,7 +103,7 @@ static void *audit(void *arg) {
 }
 
 int main(void) {
-  test_begin("hub_multi_lease", 60);
+  test_begin("hub_multi_lease");
   uint64_t seed = test_seed();
   hub_t accounts[HUBS];
   clerk_t clerks[WORKERS + 1];

@@ -362,7 +362,7 @@ static void in_place(ucxx_memory_kind_t kind) {
 }
 
 int main(void) {
-  test_begin("hub_readers", 60);
+  test_begin("hub_readers");
   competing();
   broadcast();
   peeking();

@@ -492,7 +492,7 @@ static void called_on_threads(void) {
 }
 
 int main(void) {
-  test_begin("hub_ready", 60);
+  test_begin("hub_ready");
   once();
   acting();
   chain();

@@ -56,4 +56,4 @@ static void body(pair_t *pair) {
   in_every_mode(round_of);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "hub_stream", 120, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "hub_stream", body); }

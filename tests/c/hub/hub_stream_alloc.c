@@ -29,7 +29,7 @@ static void transfer(end_t *left, end_t *right, size_t length, uint64_t chunks) 
 int main(void) {
   static const size_t lengths[] = {0, 8, 3000, 15000, SIZE};
   duo_t duo;
-  test_begin("hub_stream_alloc", 120);
+  test_begin("hub_stream_alloc");
   duo_open(&duo, NULL);
   end_t left = end_open(duo.context, duo.left, SIZE, ENVELOPES),
         right = end_open(duo.context, duo.right, SIZE, ENVELOPES);

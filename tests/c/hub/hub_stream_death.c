@@ -135,7 +135,7 @@ static void sender_dies(void) {
 
 int main(int argc, char **argv) {
   if (argc == 3 || argc == 2) other_side(victim_channel(argv[1]), argc == 3 ? argv[2][0] : 'r');
-  test_begin("hub_stream_death", 120);
+  test_begin("hub_stream_death");
   for (size_t way = 0; way < WAYS; way++) {
     mode = &ways[way];
     ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;

@@ -290,4 +290,4 @@ static void body(pair_t *pair) {
   in_every_mode(round_of);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "hub_stream_ends", 120, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "hub_stream_ends", body); }

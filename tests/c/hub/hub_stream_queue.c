@@ -80,7 +80,7 @@ static void round_of(int at_sender) {
 }
 
 int main(void) {
-  test_begin("hub_stream_queue", 60);
+  test_begin("hub_stream_queue");
   round_of(0);
   round_of(1);
   return 0;

@@ -93,7 +93,7 @@ static void round_of(const duo_t *duo, uint64_t seed) {
 }
 
 int main(void) {
-  test_begin("hub_stream_reconnect", 120);
+  test_begin("hub_stream_reconnect");
   duo_t duo;
   duo_open(&duo, NULL);
   uint64_t seed = test_seed();

@@ -143,7 +143,7 @@ static void run(const ucxx_worker_params_t *params, const char *mode, int driver
 }
 
 int main(void) {
-  test_begin("hub_stream_threads", 120);
+  test_begin("hub_stream_threads");
   for (int cuts = 0; cuts < 2; cuts++) {
     ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
     params.thread_mode = UCXX_THREAD_MULTI;

@@ -371,7 +371,7 @@ static void round_of(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("hub_tag", 60);
+  test_begin("hub_tag");
   in_every_mode(round_of);
   return 0;
 }

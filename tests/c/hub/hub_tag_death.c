@@ -224,7 +224,7 @@ static void round_of(void) {
 
 int main(int argc, char **argv) {
   if (argc > 2) live(victim_channel(argv[1]), argv[2][0]);
-  test_begin("hub_tag_death", 120);
+  test_begin("hub_tag_death");
   for (size_t at = 0; at < WAYS; at++) {
     mode = &ways[at];
     footprint_t before = footprint_now();

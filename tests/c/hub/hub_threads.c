@@ -333,7 +333,7 @@ static void a_million_chunks(void) {
 }
 
 int main(void) {
-  test_begin("hub_threads", 120);
+  test_begin("hub_threads");
   each = 2 * test_rounds(10000);
   crowd(0, IN_ORDER, on_host, UCXX_HUB_RETAIN_AUTO);
   crowd(0, IN_ORDER, on_dummy, UCXX_HUB_RETAIN_AUTO);

@@ -267,7 +267,7 @@ static void forked(void) {
 }
 
 int main(void) {
-  test_begin("hub_wakeup", 60);
+  test_begin("hub_wakeup");
   for (way_t way = LEASE; way < PEEK; way++) {
     producers(way);
     wakeups(way);

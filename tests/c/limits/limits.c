@@ -608,7 +608,7 @@ static void names(ucxx_context_t *context, ucxx_worker_t *worker) {
 int main(int argc, char **argv) {
   const unsigned many = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 200;
   const int over_network = test_hosts() > 1;
-  test_begin("limits", 120);
+  test_begin("limits");
   void *most = mmap(NULL, 2 * WIDE + PAGE, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (most == MAP_FAILED) test_skip("cannot reserve 8 GiB of address space");

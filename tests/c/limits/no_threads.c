@@ -46,7 +46,7 @@ int main(void) {
   ucxx_op_params_t op = UCXX_OP_PARAMS_INIT;
   uint64_t word = 1;
   params.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;
-  test_begin("no_threads", 60);
+  test_begin("no_threads");
   become_somebody();
 
   STEP("UCX has no thread yet");

@@ -200,7 +200,7 @@ static void no_long_files(void) {
 int main(int argc, char **argv) {
   static void (*const parts[])(void) = {no_shared_memory, shared_memory_full, no_long_files};
   int skipped = 0;
-  test_begin("resources_exhausted", 120);
+  test_begin("resources_exhausted");
   if (argc > 1) {
     parts[strtoul(argv[1], NULL, 10) % (sizeof parts / sizeof *parts)]();
     return 0;
@@ -211,7 +211,7 @@ int main(int argc, char **argv) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-      test_begin("limited, in a process of its own", 60);
+      test_begin("limited, in a process of its own");
       parts[at]();
       exit(0);
     }

@@ -248,7 +248,7 @@ static void left_over(duo_t *duo, inbox_t *inbox) {
 int main(void) {
   static inbox_t inbox;
   duo_t duo;
-  test_begin("am_multi", 60);
+  test_begin("am_multi");
   duo_open(&duo, NULL);
   CHECK_OK(ucxx_worker_set_multi_handler(duo.right, ID, on_multi, &inbox, on_destroy, NULL));
   sizes(&duo, &inbox);

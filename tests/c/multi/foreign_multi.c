@@ -213,7 +213,7 @@ int main(int argc, char **argv) {
   foreigner_t other;
   CHECK(argc > 1);
   command = argv + 1;
-  test_begin("foreign_multi", 120);
+  test_begin("foreign_multi");
   CHECK_OK(ucxx_context_create(NULL, &context));
   CHECK_OK(ucxx_worker_create(context, NULL, &worker));
   STEP("connecting");

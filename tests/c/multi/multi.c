@@ -443,7 +443,7 @@ static void left_over(duo_t *duo) {
 
 int main(void) {
   duo_t duo;
-  test_begin("multi", 60);
+  test_begin("multi");
   duo_open(&duo, NULL);
   counts(&duo);
   bytes(&duo);

@@ -135,7 +135,7 @@ static void dies_after(int messages) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("multi_death", 120);
+  test_begin("multi_death");
   if (argc > 1) live(victim_channel(argv[1]));
   ucxx_version_t version = UCXX_VERSION_INIT;
   const char *transports = getenv("UCX_TLS");

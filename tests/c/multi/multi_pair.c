@@ -84,4 +84,4 @@ static void body(pair_t *this_pair) {
   in_every_mode(in_this_mode);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "multi_pair", 120, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "multi_pair", body); }

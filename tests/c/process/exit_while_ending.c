@@ -26,7 +26,7 @@ static void at_exit(void) {
 
 int main(void) {
   CHECK_EQ(atexit(at_exit), 0);
-  test_begin("exit_while_ending", 60);
+  test_begin("exit_while_ending");
   ucxx_context_t *context = NULL;
   ucxx_worker_t *worker = NULL, *peer = NULL;
   CHECK_OK(ucxx_context_create(NULL, &context));

@@ -32,7 +32,7 @@ static void count_line(void *arg, int32_t level, const char *component, const ch
 static void begin(const char *name) {
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   ucxx_worker_params_t with_thread = UCXX_WORKER_PARAMS_INIT;
-  test_begin(name, 120);
+  test_begin(name);
   CHECK_OK(ucxx_log_set_callback(count_line, NULL, UCXX_LOG_DEBUG));
   params.features = RMA_FEATURES | UCXX_FEATURE_AM;
   CHECK_OK(ucxx_context_create(&params, &context));

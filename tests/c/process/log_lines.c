@@ -299,7 +299,7 @@ static void repeats(char **argv) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("log_lines", 120);
+  test_begin("log_lines");
   if (argc == 2) return child(argv[1]);
   silence(argv);
   on_stderr(argv);

@@ -158,7 +158,7 @@ int main(void) {
   duo_t duo;
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
   params.features = UCXX_FEATURE_TAG | UCXX_FEATURE_WAKEUP;
-  test_begin("status_explained", 60);
+  test_begin("status_explained");
   duo_open(&duo, &params);
   worker_answers(&duo);
   request_answers(&duo);

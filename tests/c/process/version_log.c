@@ -214,7 +214,7 @@ static void log_callback(void) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("version_log", 60);
+  test_begin("version_log");
   if (argc == 2 && strcmp(argv[1], "--quiet") == 0) {
     work();
     return 0;

@@ -211,7 +211,7 @@ static void close_twice(void) {
 }
 
 int main(void) {
-  test_begin("callback_order", 100);
+  test_begin("callback_order");
   out = test_alloc(LENGTH);
   in = test_alloc(LENGTH);
   static const char *flushes[FLUSHES] = {"a flush of the endpoint", "a flush of the worker",

@@ -293,7 +293,7 @@ static void open_single(void) {
 }
 
 int main(void) {
-  test_begin("callbacks", 60);
+  test_begin("callbacks");
   duo_open(&duo, NULL);
   everything();
   STEP("workers of one thread");

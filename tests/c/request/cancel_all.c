@@ -183,7 +183,7 @@ static void with_threads(void) {
 
 int main(void) {
   duo_t duo;
-  test_begin("cancel_all", 60);
+  test_begin("cancel_all");
   duo_open(&duo, NULL);
   receives(&duo);
   in_callbacks(&duo);

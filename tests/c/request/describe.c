@@ -401,7 +401,7 @@ static void without_the_option(void) {
 }
 
 int main(void) {
-  test_begin("describe", 60);
+  test_begin("describe");
   without_the_option();
   in_every_mode(all_kinds);
   in_every_mode(ends_early);

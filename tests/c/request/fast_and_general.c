@@ -561,7 +561,7 @@ static void close_world(world_t *world) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("fast_and_general", 120);
+  test_begin("fast_and_general");
   unsigned rounds = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 0) : test_rounds(60);
   state = test_seed();
   ucxx_context_t *context;

@@ -376,7 +376,7 @@ static void very_many(void) {
 }
 
 int main(void) {
-  test_begin("requests", 60);
+  test_begin("requests");
   duo_open(&duo, NULL);
   one_completion();
   final_in_callback(1, 0);

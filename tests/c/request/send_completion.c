@@ -278,4 +278,4 @@ static void body(pair_t *pair) {
   pair_disconnect(pair);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "send_completion", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "send_completion", body); }

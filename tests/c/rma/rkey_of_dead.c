@@ -100,7 +100,7 @@ static pid_t start(int channel, int owns, int looks) {
 }
 
 int main(void) {
-  test_begin("rkey_of_dead", 30);
+  test_begin("rkey_of_dead");
   uint64_t seed = test_seed();
   for (unsigned round = 0; round < test_rounds(ROUNDS); round++) {
     STEP("round %u", round);

@@ -299,4 +299,4 @@ static void body(pair_t *both) {
   CHECK_EQ(played, 12);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "rma", 120, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "rma", body); }

@@ -291,7 +291,7 @@ static void other_threads(void) {
 }
 
 int main(void) {
-  test_begin("rma_calls", 120);
+  test_begin("rma_calls");
   anywhere();
   features();
   for (int allocated = 0; allocated < 2; allocated++) {

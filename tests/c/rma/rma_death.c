@@ -122,7 +122,7 @@ static void dies(int rounds) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("rma_death", 120);
+  test_begin("rma_death");
   if (argc > 1) live(victim_channel(argv[1]));
   for (threaded = 0; threaded < 2; threaded++)
     for (int rounds = 0; rounds < 8; rounds = 1 + 2 * rounds) dies(rounds);

@@ -36,7 +36,7 @@ static void key_to(duo_t *duo, void *base, int may_write) {
 int main(void) {
   duo_t duo;
   ucxx_context_params_t params = UCXX_CONTEXT_PARAMS_INIT;
-  test_begin("rma_read_only", 30);
+  test_begin("rma_read_only");
   params.features = RMA_FEATURES;
   duo_open(&duo, &params);
   uint8_t *base = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -69,7 +69,7 @@ static void dies(ucxx_context_t *context, const ucxx_memory_t *memory, const way
 }
 
 int main(int argc, char **argv) {
-  test_begin("rma_user_death", 120);
+  test_begin("rma_user_death");
   if (argc > 2) live(victim_channel(argv[1]), argv[2]);
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));

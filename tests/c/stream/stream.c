@@ -502,4 +502,4 @@ static void body(pair_t *pair) {
   }
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "stream", 120, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "stream", body); }

@@ -460,7 +460,7 @@ static void peer_dies(const manner_t *manner) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("stream_ends", 120);
+  test_begin("stream_ends");
   program = argv[0];
   if (argc > 1) send_and_stay(atoi(argv[1]));
   seed = test_seed();

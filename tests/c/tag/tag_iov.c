@@ -194,4 +194,4 @@ static void body(pair_t *pair) {
   pair_disconnect(pair);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "tag_iov", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "tag_iov", body); }

@@ -379,4 +379,4 @@ static void body(pair_t *pair) {
   pair_disconnect(pair);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "tag_transfer", 120, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "tag_transfer", body); }

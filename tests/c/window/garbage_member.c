@@ -124,7 +124,7 @@ static void body(member_t *member) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("garbage_member", 120);
+  test_begin("garbage_member");
   uint64_t seed = test_seed(), rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : ROUNDS, sent = 0,
            changed = 0;
   for (uint64_t round = 0; round < rounds; round++) {

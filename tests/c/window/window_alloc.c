@@ -63,7 +63,7 @@ static void on_allocated(member_t *member) { member_run(member, UCXX_WINDOW_FLAV
 static void on_own(member_t *member) { member_run(member, UCXX_WINDOW_FLAVOR_CREATE); }
 
 int main(void) {
-  test_begin("window_alloc", 60);
+  test_begin("window_alloc");
   run_members(MEMBERS, test_seed(), on_allocated);
   run_members(MEMBERS, test_seed(), on_own);
   return 0;

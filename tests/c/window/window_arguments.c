@@ -387,7 +387,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("window_arguments", 120);
+  test_begin("window_arguments");
   flavor = argc > 1 ? flavor_named(argv[1]) : UCXX_WINDOW_FLAVOR_ALLOCATE;
   in_every_mode(round_in);
   return 0;

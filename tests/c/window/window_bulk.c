@@ -216,7 +216,7 @@ static void run_with_one_that_dies(uint64_t seed) {
 }
 
 int main(void) {
-  test_begin("window_bulk", 120);
+  test_begin("window_bulk");
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   params.thread_mode = UCXX_THREAD_MULTI;
   worker_params = &params;

@@ -72,7 +72,7 @@ static void give_up(member_t *member) {
 int main(void) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   worker_params = &params;
-  test_begin("window_cancel", 60);
+  test_begin("window_cancel");
   for (by_timeout = 0; by_timeout <= 1; by_timeout++) {
     STEP("%s", by_timeout ? "timed out" : "cancelled");
     run_members(MEMBERS, test_seed(), give_up);

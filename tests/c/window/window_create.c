@@ -444,7 +444,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("window_create", 120);
+  test_begin("window_create");
   /* UCX's keepalive needs a descriptor to see that a peer lives, so a round of it in
    * out_of_descriptors would take peers for dead. */
   setenv("UCX_KEEPALIVE_INTERVAL", "inf", 1);

@@ -27,7 +27,7 @@ static void makes_windows(member_t *member) {
 }
 
 int main(void) {
-  test_begin("window_create_death", 60);
+  test_begin("window_create_death");
   uint64_t seed = test_seed();
   for (unsigned round = 0; round < test_rounds(ROUNDS); round++) {
     STEP("round %u", round);

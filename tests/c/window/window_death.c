@@ -8,7 +8,7 @@
 #include "window.h"
 #include "window_model.h"
 
-enum { MEMBERS = 5, SIZE = 256, LIMIT_SECONDS = 30, LOAD_ROUNDS = 2 };
+enum { MEMBERS = 5, SIZE = 256, LOAD_ROUNDS = 2 };
 
 static const ucxx_worker_params_t *worker_params;
 static int32_t flavor;
@@ -539,7 +539,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("window_death", LIMIT_SECONDS);
+  test_begin("window_death");
   flavor = argc > 1 ? flavor_named(argv[1]) : UCXX_WINDOW_FLAVOR_ALLOCATE;
   in_every_mode(round_in);
   return 0;

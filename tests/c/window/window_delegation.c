@@ -15,7 +15,6 @@ enum {
   SIZE = 16 + MEMBERS * REGION,
   ROUNDS = 12,
   OPERATIONS = 150,
-  LIMIT_SECONDS = 30
 };
 
 static const ucxx_worker_params_t *worker_params;
@@ -243,7 +242,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("window_delegation", LIMIT_SECONDS);
+  test_begin("window_delegation");
   in_every_mode(round_in);
   return 0;
 }

@@ -294,7 +294,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("window_linearizability", 120);
+  test_begin("window_linearizability");
   flavor = argc > 1 ? flavor_named(argv[1]) : UCXX_WINDOW_FLAVOR_ALLOCATE;
   STEP("a test of the check");
   check_the_check();

@@ -10,15 +10,7 @@
 
 #include <sys/resource.h>
 
-enum {
-  MEMBERS = 3,
-  WAITERS = MEMBERS - 1,
-  ELEMENTS = 4096,
-  SUMS = 1000,
-  LIMIT_SECONDS = 60,
-  HELD = 1,
-  OTHER = 2
-};
+enum { MEMBERS = 3, WAITERS = MEMBERS - 1, ELEMENTS = 4096, SUMS = 1000, HELD = 1, OTHER = 2 };
 
 static ucxx_worker_params_t worker_params; /* not on the main thread's stack, as that thread ends */
 static int starved, without_main;
@@ -182,7 +174,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("window_liveness", LIMIT_SECONDS);
+  test_begin("window_liveness");
   in_every_mode(round_in);
   return 0;
 }

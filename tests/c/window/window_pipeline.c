@@ -455,7 +455,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("window_pipeline", 120);
+  test_begin("window_pipeline");
   in_every_mode(round_in);
   return 0;
 }

@@ -133,7 +133,7 @@ static void all_of_it(member_t *member) {
 int main(void) {
   ucxx_worker_params_t params = UCXX_WORKER_PARAMS_INIT;
   worker_params = &params;
-  test_begin("window_protected_memory", 60);
+  test_begin("window_protected_memory");
   run_members(MEMBERS, test_seed(), all_of_it);
   return 0;
 }

@@ -593,7 +593,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("window_remote", 200);
+  test_begin("window_remote");
   in_every_mode(round_in);
   return 0;
 }

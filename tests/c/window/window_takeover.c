@@ -181,7 +181,7 @@ static void round_in(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("window_takeover", 120);
+  test_begin("window_takeover");
   in_every_mode(round_in);
   return 0;
 }

@@ -115,7 +115,7 @@ static void in_a_wait(int32_t mode, const char *name) {
 }
 
 int main(void) {
-  test_begin("connect_unanswered", 60);
+  test_begin("connect_unanswered");
   in_event_loop();
   in_a_wait(UCXX_PROGRESS_MANUAL, "manual");
   in_a_wait(UCXX_PROGRESS_THREAD_BLOCKING, "a thread that sleeps at once");

@@ -132,7 +132,7 @@ static void from_callback(const ucxx_worker_params_t *params, const char *mode) 
 }
 
 int main(void) {
-  test_begin("destroy_nb", 60);
+  test_begin("destroy_nb");
   CHECK_STATUS(ucxx_worker_destroy_nb(NULL, done, NULL), UCXX_ERR_INVALID_PARAM);
   CHECK_MESSAGE("worker");
   in_every_mode(plainly);

@@ -215,7 +215,7 @@ static void all_deeds(int32_t mode, const char *name) {
 }
 
 int main(void) {
-  test_begin("event_loop", 60);
+  test_begin("event_loop");
   all_deeds(UCXX_THREAD_MULTI, "MULTI");
   all_deeds(UCXX_THREAD_SERIALIZED, "SERIALIZED");
   return 0;

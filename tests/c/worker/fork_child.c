@@ -160,7 +160,7 @@ static void run_child(inherited_t *old, int mess_around, int by_exit) {
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    test_begin("fork_child (child)", 60);
+    test_begin("fork_child (child)");
     if (mess_around) {
       refused(old);
       destroys(old);
@@ -183,7 +183,7 @@ static void run_child(inherited_t *old, int mess_around, int by_exit) {
 }
 
 int main(void) {
-  test_begin("fork_child", 60);
+  test_begin("fork_child");
   inherited_t old;
   memset(&old, 0, sizeof old);
   duo_open(&old.duo, NULL);

@@ -357,7 +357,7 @@ static int show(int count) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("metrics", 120);
+  test_begin("metrics");
   if (argc > 1) return show(atoi(argv[1]));
   workers();
   credit();

@@ -244,4 +244,4 @@ static void body(pair_t *pair) {
   in_every_mode(round_in);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "native", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "native", body); }

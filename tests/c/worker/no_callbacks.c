@@ -381,4 +381,4 @@ static void body(pair_t *pair) {
   }
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "no_callbacks", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "no_callbacks", body); }

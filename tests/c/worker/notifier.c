@@ -500,7 +500,7 @@ static void callbacks_may_poll(const duo_t *duo) {
 }
 
 int main(void) {
-  test_begin("notifier", 120);
+  test_begin("notifier");
   duo_t duo;
   duo_open(&duo, NULL);
   for (int kept = 0; kept < 2; kept++) {

@@ -80,7 +80,7 @@ static void fill(int32_t mode, const char *name) {
 }
 
 int main(void) {
-  test_begin("peer_queue_full", 60);
+  test_begin("peer_queue_full");
   fill(UCXX_PROGRESS_THREAD_BLOCKING, "a thread that sleeps at once");
   fill(UCXX_PROGRESS_THREAD_ADAPTIVE, "a thread that polls first");
   fill(UCXX_PROGRESS_MANUAL, "a call that waits");

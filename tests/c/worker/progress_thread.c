@@ -382,7 +382,7 @@ static void environment_decides(void) {
 }
 
 int main(void) {
-  test_begin("progress_thread", 120);
+  test_begin("progress_thread");
   for (int which = 0; which < 3; which++) {
     one_mode(which);
     if (modes[which] != UCXX_PROGRESS_THREAD_POLLING) sleeps_when_idle(which);

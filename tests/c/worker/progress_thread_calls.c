@@ -349,7 +349,7 @@ static void canceled_before_it_began(int which) {
 }
 
 int main(void) {
-  test_begin("progress_thread_calls", 120);
+  test_begin("progress_thread_calls");
   for (int which = 0; which < 3; which++) {
     callbacks_do_everything(which);
     destroyed_from_a_callback(which);

@@ -94,4 +94,4 @@ static void body(pair_t *pair) {
   sleeping_receiver(pair);
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "progress_thread_pair", 120, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "progress_thread_pair", body); }

@@ -122,7 +122,7 @@ static void functions_on_the_thread(void) {
 }
 
 int main(void) {
-  test_begin("progress_thread_queue", 120);
+  test_begin("progress_thread_queue");
   full_queue();
   timeouts_in_the_queue();
   functions_on_the_thread();

@@ -188,7 +188,7 @@ static void one_setting(uint64_t seed, uint64_t changes, int32_t delayed) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("progress_thread_restart", 120);
+  test_begin("progress_thread_restart");
   uint64_t changes = argc > 1 ? strtoull(argv[1], NULL, 10) : test_rounds(200), seed = test_seed();
   one_setting(test_mix(seed), changes, 1);
   one_setting(test_mix(seed + 1), changes, -1);

@@ -131,7 +131,7 @@ static uint64_t one_round(uint64_t seed, uint64_t *sleeps) {
 }
 
 int main(int argc, char **argv) {
-  test_begin("progress_thread_sleep", 120);
+  test_begin("progress_thread_sleep");
   uint64_t wanted = argc > 1 ? strtoull(argv[1], NULL, 10) : test_rounds(100000),
            seed = test_seed(), operations = 0, sleeps = 0;
   CHECK(wanted > 0);

@@ -165,7 +165,7 @@ static void endpoints_go_without_a_thread(void) {
 }
 
 int main(void) {
-  test_begin("progress_thread_waits", 120);
+  test_begin("progress_thread_waits");
   for (int which = 0; which < 3; which++) {
     any_of_a_worker_that_ends(which);
     any_across_restarts(which);

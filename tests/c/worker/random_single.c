@@ -549,7 +549,7 @@ static void episode(int number, int steps) {
 
 int main(int argc, char **argv) {
   int episodes = argc > 1 ? atoi(argv[1]) : 6, steps = argc > 2 ? atoi(argv[2]) : 800;
-  test_begin("random_single", 60);
+  test_begin("random_single");
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
   careful = version.ucx_major == 1 && version.ucx_minor < 14;

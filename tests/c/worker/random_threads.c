@@ -395,7 +395,7 @@ static void episode(int number, int steps, uint64_t *random) {
 
 int main(int argc, char **argv) {
   int episodes = argc > 1 ? atoi(argv[1]) : 4, steps = argc > 2 ? atoi(argv[2]) : 800;
-  test_begin("random_threads", 60);
+  test_begin("random_threads");
   ucxx_version_t version = UCXX_VERSION_INIT;
   CHECK_OK(ucxx_version_query(&version));
   int old = version.ucx_major == 1 && version.ucx_minor < 14;

@@ -108,7 +108,7 @@ static void round_of(way_t way) {
 }
 
 int main(void) {
-  test_begin("reconnect_asleep", 20);
+  test_begin("reconnect_asleep");
   for (int way = 0; way < WAYS; way++) round_of((way_t)way);
   return 0;
 }

@@ -210,7 +210,7 @@ static void in_mode(const ucxx_worker_params_t *params, const char *mode) {
 }
 
 int main(void) {
-  test_begin("signals", 60);
+  test_begin("signals");
   run_members(2, 0, in_group);
   ucxx_worker_params_t serialized = UCXX_WORKER_PARAMS_INIT, multi = UCXX_WORKER_PARAMS_INIT,
                        thread = UCXX_WORKER_PARAMS_INIT;

@@ -65,7 +65,7 @@ static ucxx_status_t make_and_end(void) {
 }
 
 int main(void) {
-  test_begin("thread_cancelled", 60);
+  test_begin("thread_cancelled");
   ucxx_worker_params_t manual = UCXX_WORKER_PARAMS_INIT, thread = UCXX_WORKER_PARAMS_INIT;
   manual.thread_mode = UCXX_THREAD_SERIALIZED;
   thread.progress_mode = UCXX_PROGRESS_THREAD_ADAPTIVE;

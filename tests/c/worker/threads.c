@@ -304,4 +304,4 @@ static void body(pair_t *pair) {
   workers_come_and_go();
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "threads", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "threads", body); }

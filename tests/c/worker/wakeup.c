@@ -385,4 +385,4 @@ static void body(pair_t *pair) {
   destroyed_while_armed();
 }
 
-int main(int argc, char **argv) { return pair_main(argc, argv, "wakeup", 60, body); }
+int main(int argc, char **argv) { return pair_main(argc, argv, "wakeup", body); }

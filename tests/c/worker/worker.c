@@ -292,7 +292,7 @@ static void local_network(void) {
 }
 
 int main(void) {
-  test_begin("worker", 60);
+  test_begin("worker");
   local_network();
   duo_open(&duo, NULL);
   run_here();

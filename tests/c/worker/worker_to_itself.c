@@ -87,7 +87,7 @@ static void let_go_early(void) {
 }
 
 int main(void) {
-  test_begin("worker_to_itself", 60);
+  test_begin("worker_to_itself");
   ends_inside_another_call();
   let_go_early();
   return 0;
